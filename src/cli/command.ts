@@ -19,6 +19,8 @@ export interface CommandContext {
   cwd: string;
   /** Files are read and written below this directory alone, also where links lead. Default: anywhere. */
   root?: string;
+  /** Directories and files with secrets of imgbatch: nothing in them is read or written as a file of a run. Default: none. */
+  hidden?: readonly string[];
   /** Pays for images in place of a person's consent. */
   purse?: Purse;
   /** Time for everything that the command records, shows or waits for. */

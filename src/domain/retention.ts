@@ -49,81 +49,64 @@ const KEY_RETENTION_MS = 365 * 24 * HOUR_MS;
 interface SweepReport {
   /** Batches that are `output_deleted` because of this sweep. */
   outputsDeleted: string[];
-  inputsDeleted: number;
-  /** Deletions that failed; the next sweep tries them again. */
-  failures: { batchId: string; error: unknown }[];
+  /** Deletions that failed; the next sweep tries them again. `batchId`: null for what belongs to no batch. */
+  failures: { batchId: string | null; error: unknown }[];
 }
 
 /**
  * Deletes expired outputs, the files of batches that are `output_deleted`, the reference images of batches that ended
- * `inputRetentionMs` ago (0 keeps them), and old idempotency keys. Records stay. Everything that is due at `dueMs` is
- * deleted, and the deletion is dated `nowMs`. One failure does not stop the others. When `ending` aborts, the rest is left
- * to the next sweep.
+ * `inputRetentionMs` ago (0 keeps them), old idempotency keys, and what expires with its row. Records of batches stay.
+ * Everything that is due at `dueMs` is deleted (`expiredMs`: at other times), and the deletion is dated `nowMs`. One failure
+ * does not stop the others. When `ending` aborts, the rest is left to the next sweep.
  */
 export async function sweep(
-  deps: SweepDeps,
-  options: { nowMs: number; dueMs: number; inputRetentionMs: number },
+  { stores, blobs, ending }: SweepDeps,
+  { nowMs, dueMs, inputRetentionMs, expiredMs = {} }: SweepTimes,
 ): Promise<SweepReport> {
-  const { stores, blobs, ending } = deps;
-  const { nowMs, dueMs, inputRetentionMs } = options;
-  const report: SweepReport = { outputsDeleted: [], inputsDeleted: 0, failures: [] };
-  for await (const { id } of eachDue((page) => stores.read.batches.outputsDue(dueMs, page), ending)) {
-    try {
+  const { batches, files, linkedImages, keyedRequests } = stores.read;
+  const report: SweepReport = { outputsDeleted: [], failures: [] };
+  const attempt = (batchId: string | null, work: () => Promise<void>) =>
+    work().catch((error) => void report.failures.push({ batchId, error }));
+  for await (const { id } of eachDue((page) => batches.outputsDue(dueMs, page), ending))
+    await attempt(id, async () => {
       if (await deleteOutputs(stores, id, nowMs)) report.outputsDeleted.push(id);
-      await purgeOutputs(deps, id, nowMs);
-    } catch (error) {
-      report.failures.push({ batchId: id, error });
-    }
-  }
-  const endedBefore = dueMs - inputRetentionMs;
-  const inputsDue = eachDue((page) => stores.read.batches.inputsDue(endedBefore, page), ending);
-  for await (const { id } of inputRetentionMs === 0 ? [] : inputsDue) {
-    try {
+      await purgeOutputs({ stores, blobs }, id, nowMs);
+    });
+  const inputsDue = eachDue((page) => batches.inputsDue(dueMs - inputRetentionMs, page), ending);
+  for await (const { id } of inputRetentionMs === 0 ? [] : inputsDue)
+    await attempt(id, async () => {
       await blobs.deleteAll(inputsPrefix(id));
       await stores.write((tx) => tx.batches.update(id, { inputsPurgedAtMs: nowMs }));
-      report.inputsDeleted++;
-    } catch (error) {
-      report.failures.push({ batchId: id, error });
-    }
-  }
+    });
   await stores.write((tx) => tx.idempotency.removeOfRecordsDeletedBefore(dueMs - KEY_RETENTION_MS));
-  return report;
-}
-
-/**
- * Removes what expires by these times, with its row. One failure does not stop the others: the errors are returned, and a
- * later sweep or the next start tries again.
- */
-export async function sweepExpired(
-  { stores, blobs, ending }: SweepDeps,
-  dueMs: Record<keyof typeof KEPT, number>,
-): Promise<unknown[]> {
-  const { files, linkedImages, keyedRequests } = stores.read;
-  const failures: unknown[] = [];
-  const remove = async (blobKey: string, forget: (tx: Transaction) => Promise<void>) => {
-    try {
+  const remove = (blobKey: string, forget: (tx: Transaction) => Promise<void>) =>
+    attempt(null, async () => {
       await blobs.delete(blobKey);
       await stores.write(forget);
-    } catch (error) {
-      failures.push(error);
-    }
-  };
-  for await (const { blobKey } of eachDue((page) => files.due(dueMs.files, page), ending))
+    });
+  for await (const { blobKey } of eachDue((page) => files.due(dueMs, page), ending))
     await remove(blobKey, (tx) => tx.files.remove(blobKey));
-  for await (const { id } of eachDue((page) => linkedImages.due(dueMs.links, page), ending))
+  for await (const { id } of eachDue((page) => linkedImages.due(expiredMs.links ?? dueMs, page), ending))
     await remove(KEPT.links.prefix + id, (tx) => tx.linkedImages.remove(id));
   for (;;) {
-    const due = ending?.aborted ? [] : await keyedRequests.due(dueMs.answers, PAGE);
-    if (due.length === 0) return failures;
+    const due = ending?.aborted ? [] : await keyedRequests.due(expiredMs.answers ?? dueMs, PAGE);
+    if (due.length === 0) return report;
     // The rows first: a repeat must not find one whose answer is gone.
     await stores.write(async (tx) => {
       for (const record of due) await tx.keyedRequests.remove(record);
     });
     for (const { realtimeId } of due) {
-      if (ending?.aborted) return failures;
-      await blobs.delete(KEPT.answers.prefix + realtimeId).catch((error) => failures.push(error));
+      if (ending?.aborted) return report;
+      await attempt(null, () => blobs.delete(KEPT.answers.prefix + realtimeId));
     }
   }
+}
+
+interface SweepTimes {
+  nowMs: number;
+  dueMs: number;
+  inputRetentionMs: number;
+  expiredMs?: { links?: number; answers?: number };
 }
 
 /** Removes what a process has stored but not recorded. Younger things may be about to be recorded. Returns how many there were. */

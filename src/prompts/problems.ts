@@ -28,6 +28,9 @@ export function formatProblem({ file, line, field, message }: Problem): string {
 /** More problems than a person mends at once. In a file of a wrong format every line is one. */
 const MOST_SHOWN = 200;
 
+const FIX_FILES = "fix the files above, or name others, and run the same command again";
+const FIX_FLAGS = "change these options, and run the same command again";
+
 /** Collects the problems of an input. All are counted; the first ones are kept to be shown. */
 export class Problems {
   readonly #shown: Problem[] = [];
@@ -66,8 +69,9 @@ export class Problems {
     const more = hidden === 0 ? [] : [`and ${hidden} more, which are shown when these are right`];
     const count = this.#count === 1 ? "1 problem" : `${this.#count} problems`;
     const isOfFiles = shown.every(({ line }) => line === null);
+    const isOfFlags = shown.every(({ file }) => file.startsWith("--"));
     throw new ImgbatchError("INVALID_INPUT", `${count} in the input; nothing was sent.`, {
-      advice: isOfFiles ? "fix the files above, or name others, and run the same command again" : undefined,
+      advice: isOfFlags ? FIX_FLAGS : isOfFiles ? FIX_FILES : undefined,
       details: [...shown.map(formatProblem), ...more],
     });
   }

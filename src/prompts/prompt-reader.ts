@@ -104,7 +104,8 @@ export class PromptReader {
         report,
       )) {
         const row = checkRow(fields, this.#rules, report);
-        for (const name of Object.keys(row.metadata ?? {})) this.#rules.kept?.add(name);
+        for (const name of Object.keys(row.metadata ?? {}))
+          if (!this.#expander.hasUsed(name)) this.#rules.kept?.add(name);
         const most = this.#rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
         if (row.references.length > most) this.#crowded.push({ fileLine, count: row.references.length });
         yield { row, number, variant, fileLine, report };

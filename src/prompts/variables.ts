@@ -137,7 +137,7 @@ export class Expander {
       report(field, `has up to ${chars} characters with its values; at most ${MOST_TEXT_CHARS} are possible`);
       return;
     }
-    if (!this.#count(lists, given.output_count ?? row.defaultCount, report)) return;
+    if (!this.#count(used, given.output_count ?? row.defaultCount, report)) return;
     const inId = placeholdersOf({ custom_id: fields.custom_id ?? null });
     for (const values of combinations(used)) {
       const made = { ...fields, ...withValues(texts, used, values) };
@@ -178,6 +178,11 @@ export class Expander {
       const advice = meant === null ? "" : `; did you mean {{${meant}}}?`;
       return `{{${name}}} has no variable and stays text (${first.file}:${first.line}${also})${advice}`;
     });
+  }
+
+  /** Whether a line before has used a variable. */
+  hasUsed(name: string): boolean {
+    return this.#used.has(name);
   }
 
   /** The variables of all lines that no line uses. */
@@ -270,12 +275,18 @@ export class Expander {
   }
 
   /** Counts the images of a row. Returns false when the run would have too many, which is reported once. */
-  #count(lists: readonly Variable[], outputCount: unknown, report: Report): boolean {
-    const count = typeof outputCount === "number" && outputCount > 1 ? outputCount : 1;
+  #count(used: readonly Variable[], outputCount: unknown, report: Report): boolean {
+    const isCount = ({ name }: Variable) => name === "output_count";
+    const own = used.find(isCount)?.values.map(({ text }) => Number(text)) ?? [outputCount];
+    const count = own.reduce<number>(
+      (sum, each) => sum + (Number(each) > 1 ? Math.floor(Number(each)) : 1),
+      0,
+    );
+    const lists = used.filter((each) => each.isList && !isCount(each));
     const factors = [...lists.map(({ values }) => values.length), ...(count === 1 ? [] : [count])];
     const images = factors.reduce((product, factor) => product * factor, 1);
     this.#lines++;
-    this.#hasLists ||= lists.length > 0;
+    this.#hasLists ||= used.some(({ isList }) => isList);
     this.#factors.add(factors.map((factor) => ` × ${factor}`).join(""));
     const before = this.#images;
     this.#images += images;

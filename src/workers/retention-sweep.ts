@@ -1,4 +1,4 @@
-import { KEPT, sweep, sweepExpired } from "../domain/retention.ts";
+import { KEPT, sweep } from "../domain/retention.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { removeUnknown } from "./recovery.ts";
 
@@ -66,20 +66,15 @@ async function lookAndSweep(
   }
   // 0 makes only those files due that need no clock: of batches that are `output_deleted` already.
   const dueMs = isFirst || isPaused ? 0 : nowMs;
-  const report = await sweep(deps, { nowMs, dueMs, inputRetentionMs });
+  // A service that ends with its command never looks twice: the first look removes what expired as long ago as it was kept.
+  const certainMs = ({ forMs }: { forMs: number }) => (isFirst && !isPaused ? nowMs - forMs : dueMs);
+  const expiredMs = { answers: certainMs(KEPT.answers), links: certainMs(KEPT.links) };
+  const report = await sweep(deps, { nowMs, dueMs, inputRetentionMs, expiredMs });
   for (const batchId of report.outputsDeleted) {
     feed.publish({ type: "batch", batchId, status: "output_deleted" });
   }
-  for (const { batchId, error } of report.failures) {
-    log.warn("files could not be deleted; trying again later", { batch: batchId, error: String(error) });
-  }
-  // A service that ends with its command never looks twice: the first look removes what expired as long ago as it was kept.
-  const certainMs = ({ forMs }: { forMs: number }) => (isFirst && !isPaused ? nowMs - forMs : dueMs);
-  const { answers, links } = KEPT;
-  const due = { files: dueMs, answers: certainMs(answers), links: certainMs(links) };
-  for (const error of await sweepExpired(deps, due)) {
-    log.warn("an expired file could not be deleted; trying again later", { error: String(error) });
-  }
+  for (const { batchId: batch, error } of report.failures)
+    log.warn("files could not be deleted; trying again later", { batch, error: String(error) });
   if (!deps.presence.isAlone && !deps.ending.aborted) await removeUnknown(deps, ABANDONED_MS);
 }
 

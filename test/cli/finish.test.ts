@@ -1,6 +1,7 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, expect, it, vi } from "vitest";
+import { runInProcess } from "../support/cli-in-process.ts";
 import { BIN, startNode } from "../support/processes.ts";
 import { Chain, isMarked, model } from "../support/upstreams/chain.ts";
 import type { FakeUpstream, RequestKind } from "../support/upstreams/fake-upstream.ts";
@@ -106,6 +107,7 @@ class World {
 }
 const worlds: World[] = [];
 afterEach(async () => {
+  vi.unstubAllEnvs();
   for (const { chain, far, near } of worlds.splice(0)) {
     await chain.close();
     await far.close();
@@ -165,6 +167,26 @@ it("[FINISH-1] nothing is sent while the end of the job is not confirmed, and th
     [0, 1],
     [0, 1],
   ]);
+});
+
+it("[FINISH-1] finish works with a service elsewhere, whose account pays", async () => {
+  const world = await World.start({ pendingMs: FOREVER, made: (_, at) => at === 1 });
+  const { chain } = world;
+  await chain.serve();
+  await world.run("admin", "accounts", "top-up", "default", "9");
+  vi.stubEnv("IMGBATCH_API_KEY", chain.key);
+  const there = ["--base-url", chain.url];
+  const submitted = await runInProcess(["submit", "p.txt", "-o", "out", "--detach", ...there], {
+    cwd: chain.directory,
+  });
+  expect(submitted.code, submitted.stderr).toBe(0);
+  await vi.waitUntil(() => world.far.book.jobs.length === 1, { timeout: 60_000 });
+  const end = await runInProcess([...FINISH, "--json", ...there], { cwd: chain.directory });
+  expect([end.code, end.json()], end.stderr).toMatchObject([
+    0,
+    { counts: { success: 3 }, ended_jobs: { delivered_count: 1, may_be_billed_count: 2 } },
+  ]);
+  expect(world.payments()).toEqual({ "a fox": [0, 1], "an owl": [1, 0], "a whale": [0, 1] });
 });
 
 it("finish tells by name what it cannot do, and ends nothing", async () => {

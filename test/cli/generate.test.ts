@@ -461,6 +461,11 @@ it("a directory of other prompts, of another kind of run or of other files is re
   const cli = await many(["cat"]);
   await cli.run(RUN);
   expect((await cli.run([...RUN, "--size", "2K"])).code).toBe(6);
+  // What it would be anyway is the same run.
+  expect((await cli.run([...RUN, "--size", "1K"])).code).toBe(0);
+  const plain = readFileSync(cli.path("p.jsonl"), "utf8");
+  writeFileSync(cli.path("p.jsonl"), plain.replace("}", ', "size": "1K"}'));
+  expect((await cli.run(RUN)).code).toBe(0);
   writeFileSync(cli.path("q.jsonl"), '{"prompt":"other"}');
   expect((await cli.run(["generate", "--file", "q.jsonl", "-o", "out"])).code).toBe(6);
   writeFileSync(cli.path("p.jsonl"), '{"prompt":"a blue cat"}\n{"prompt":"a dog"}');

@@ -260,6 +260,30 @@ describe("files of an agent lie below the root", { timeout: 60_000 }, () => {
     }
   });
 
+  it("[MCP-2] nothing of imgbatch's own data is read, where they lie below the root", async () => {
+    writeFileSync(join(outside, "v.jsonl"), '{"prompt": "{{x}}", "vars": {"x": "@data/credentials.json"}}\n');
+    writeFileSync(join(outside, "w.jsonl"), '{"prompt": "{{x}}"}\n');
+    const { call } = await start("--root", "..");
+    await call("models", {});
+    expect(existsSync(join(outside, "data/credentials.json"))).toBe(true);
+    const listed = await call("submit", { files: ["v.jsonl"] });
+    expect(listed.json.error).toMatchObject({
+      code: "INVALID_INPUT",
+      details: [expect.stringContaining("data/credentials.json belongs to imgbatch itself")],
+    });
+    for (const input of [
+      { files: ["w.jsonl"], variables: { x: "@data/credentials.json" } },
+      { files: ["data/credentials.json"] },
+    ])
+      expect((await call("submit", input)).json.error.code).toBe("OUTSIDE_ROOT");
+    const values = { files: ["w.jsonl"], output: "v", variables: { x: ["back\\", "slash\\,too"] } };
+    expect((await call("submit", values)).json.error).toBeUndefined();
+    const sent = readFileSync(join(outside, "v", "input.jsonl"), "utf8")
+      .trim()
+      .split("\n");
+    expect(sent.map((line) => JSON.parse(line).prompt)).toEqual(["back\\", "slash\\,too"]);
+  });
+
   it("[MCP-2] --root is the working directory of all paths", async () => {
     mkdirSync(path("inner"));
     write("inner/q.jsonl", '{"prompt": "one"}\n');

@@ -36,6 +36,9 @@ it("the other columns of a table come back with the results and in retry.jsonl, 
   expect((await read("results.jsonl"))[1]).toMatchObject({ status: "success", metadata: { shop: "south" } });
   expect(cli.fake.batches).toHaveLength(2);
   expect((await cli.here(["submit", "p.csv", "--strict"])).code).toBe(2);
+  // A column that a prompt uses is a variable: nothing is said of it.
+  const used = await cli.here(["submit", "p.csv", "-o", "used", "--prompt", "{{prompt}} in the {{shop}}"]);
+  expect(used.stderr).not.toContain("kept as metadata");
 });
 
 it("a column called metadata is kept as text", async () => {

@@ -105,6 +105,11 @@ it("[LINE-2] an option that the model does not take is named with file, line and
     'p.jsonl:4: model: there is no batch model "nobody"; there is vendorx-3.1-flash-image, ',
   ])
     expect(stderr).toContain(problem);
+  // A wrong flag is named once, however many lines it is for.
+  edit([{ prompt: "a" }, { prompt: "b" }]);
+  const flag = await type("submit", "p.jsonl", "--quality", "best");
+  expect([flag.code, flag.stderr]).toEqual([2, expect.stringContaining("1 problem in the input")]);
+  expect(flag.stderr).toContain("--quality: best: vendorx-3.1-flash-image takes low, medium, high\n");
   edit([{ prompt: "d", model: "nobody" }]);
   expect((await type("submit", "p.jsonl")).stderr).toContain("p.jsonl:1: model: there is no batch model");
   expect((await type("list", "--json")).json().batches).toEqual([]);

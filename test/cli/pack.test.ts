@@ -140,6 +140,16 @@ it("[PACK-2] missing images are exit 7 that names them, and an existing file is 
   expect(await pack("nothing")).toMatchObject({ code: 2 });
 });
 
+it("[PACK-2] --force replaces no file of the run itself", async () => {
+  for (const name of ["images/fox.png", "results.jsonl", "imgbatch.json"]) {
+    const before = await readFile(join(made, "run", name));
+    const { code, stderr } = await pack("run", "--force", "--output", `run/../run/${name}`);
+    expect([code, stderr]).toEqual([6, expect.stringContaining("belongs to the run")]);
+    expect(await readFile(join(made, "run", name))).toEqual(before);
+  }
+  expect((await pack("run", "--output", "run/images/all.zip")).code).toBe(0);
+});
+
 it("[PACK-2] a write that fails is exit 9 and leaves no file", async () => {
   await mkdir(join(made, "full"));
   const script = `trap "" XFSZ; ulimit -f 100; "$0" pack run --output full/run.zip`;

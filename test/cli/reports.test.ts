@@ -137,5 +137,8 @@ describe("the reports of other commands", () => {
     await cli.here(submit, { stdin: PROMPTS });
     expect((await cli.here(["retry", "out", "--include-refused", "--junit", "j.xml"])).code).toBe(4);
     expect(await readFile(join(cli.cwd, "j.xml"), "utf8")).toContain('tests="3" failures="1"');
+    // Also when there is nothing to make again.
+    expect((await cli.here(["retry", "out", "--junit", "k.xml"])).code).toBe(4);
+    expect(await readFile(join(cli.cwd, "k.xml"), "utf8")).toContain('tests="3" failures="1"');
   });
 });

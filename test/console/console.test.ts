@@ -406,17 +406,32 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await expect.poll(() => downloads).toEqual(["birds (1 of 2)-1-of-2.zip", "birds (1 of 2)-2-of-2.zip"]);
   });
 
+  it("[CONSOLE-17] a column that is the same in every line becomes metadata of the batch, and the page names the others", async () => {
+    const service = await startService({ providers: [moody()] });
+    const page = await openConsole(service);
+    await goTo(page, service, "new");
+    const shop = "prompt,season,stock\na fox,winter,3\nan owl,winter,4\n";
+    await dropFiles(page, ".drop", { "shop.csv": shop });
+    await page.getByText("loaded shop.csv: 2 prompts").waitFor();
+    await page.getByText("Metadata of the batch: season.").waitFor();
+    await page.getByText(/^Not sent: stock\. .*use imgbatch submit shop\.csv/).waitFor();
+    await page.getByRole("button", { name: "Make the images" }).click();
+    await page.getByText("season: winter").waitFor();
+    const [batch] = (await (await service.ask("")).json()).data;
+    expect(batch.metadata).toEqual({ season: "winter" });
+  });
+
   it("a file dropped anywhere is taken, by the form for a new batch if need be; any other drop is answered", async () => {
     const service = await startService({ providers: [moody()] });
     const page = await openConsole(service);
     await page.getByRole("heading", { name: "Batches", level: 1 }).waitFor();
     await dropFiles(page, "nav", { "animals.jsonl": '{"prompt":"a fox"}', "more.csv": "prompt\nan owl" });
-    await page.getByText("animals.jsonl is in the form.").waitFor();
+    await page.getByText("loaded animals.jsonl: 1 prompt").waitFor();
     await page.getByText("more.csv is left out: one file of prompts at a time.").waitFor();
     expect(await page.getByRole("textbox", { name: "Prompts" }).inputValue()).toBe('{"prompt":"a fox"}');
     await dropFiles(page, "h1", { "start.png": await tinyPng(9), "notes.pdf": "%PDF-1.7" });
     await page.getByRole("button", { name: "Remove start.png" }).waitFor();
-    await page.getByText(/notes\.pdf is neither prompts .* nor an image/).waitFor();
+    await page.getByText(/notes\.pdf is neither prompts .* nor an image \(PNG/).waitFor();
     await dropFiles(page, "h1", {});
     await page.getByText("That is no file.").waitFor();
     const dragText = `(() => {

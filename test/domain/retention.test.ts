@@ -77,7 +77,7 @@ describe("retention", () => {
     };
     const due = { ...at(clock.nowMs() + 3 * HOUR_MS), inputRetentionMs: HOUR_MS };
     const report = await sweep({ stores, blobs: stopping, ending: ending.signal }, due);
-    expect([report.outputsDeleted.length, report.inputsDeleted]).toEqual([1, 0]);
+    expect([report.outputsDeleted.length, await files()]).toEqual([1, [1, 1]]);
     expect((await sweep({ stores, blobs }, due)).outputsDeleted).toHaveLength(1);
     expect(await files()).toEqual([0, 0]);
   });

@@ -5,6 +5,7 @@ import { type FakeTasks, startTasks, type TaskVendorName } from "../support/upst
 
 const PATIENCE = { timeout: 30_000, interval: 20 };
 const KEYS = { REPLICATE_API_TOKEN: "canary-replicate-token", BFL_API_KEY: "canary-bfl-api-key" };
+const GRACE = ["--grace", "100ms"];
 const RUNNING = { states: ["starting"] };
 
 const entryOf = (preset: TaskVendorName, fake: FakeTasks, upstreamId: string) => ({
@@ -23,7 +24,7 @@ beforeAll(async () => {
     entryOf("bfl", bfl, "flux-2-pro"),
   ];
   const models = [model("replicate"), model("bfl")];
-  chain = await Chain.start({ models, providers }, KEYS, ["--grace", "100ms"]);
+  chain = await Chain.start({ models, providers }, KEYS, GRACE);
 });
 
 afterAll(async () => {
@@ -56,7 +57,7 @@ it("[TASK-1] [TASK-2] a service that is killed or stopped in any step polls the 
   await live;
   bfl.api.setBehaviour(null);
   const before = replicate.tasks.map(({ polls }) => polls);
-  await chain.serve(["--grace", "100ms"]);
+  await chain.serve(GRACE);
   await vi.waitUntil(
     () => replicate.tasks.slice(0, 2).every(({ polls }, at) => polls > (before[at] ?? 0)),
     PATIENCE,
@@ -73,7 +74,7 @@ it("[TASK-1] [TASK-2] a service that is killed or stopped in any step polls the 
   await vi.waitUntil(() => replicate.count("download") === 2, PATIENCE);
   await chain.end("SIGKILL");
   replicate.files.setBehaviour(null, "download");
-  await chain.serve();
+  await chain.serve(GRACE);
 
   for (const { id } of [polled, lost]) expect(await chain.until(id)).toMatchObject({ fail_count: 0 });
   const answer = await keyed("k1", "live");
@@ -88,4 +89,20 @@ it("[TASK-1] [TASK-2] a service that is killed or stopped in any step polls the 
   expect((await chain.items(lost.id)).filter(isMarked)).toHaveLength(1);
   expect(bfl.charges()).toBe(2);
   expect((await chain.run(["admin", "check"])).code).toBe(0);
+});
+
+it("[TASK-1] a stop leaves a request as soon as its task is known, and a cancelled batch ends its tasks at the upstream", async () => {
+  replicate.plan = () => RUNNING;
+  replicate.api.setBehaviour(hostile.late(1000, { made: true }));
+  const begun = replicate.tasks.length;
+  const { id } = await chain.submit("replicate", ["five"]);
+  await vi.waitUntil(() => replicate.tasks.length === begun + 1, PATIENCE);
+  expect(await chain.end("SIGTERM")).toBe(0);
+  await chain.serve(GRACE);
+  replicate.api.setBehaviour(null);
+  const task = replicate.tasks[begun];
+  await vi.waitUntil(() => (task?.polls ?? 0) > 0, PATIENCE);
+  await chain.ask(`/v1/images/batches/${id}/cancel`, { method: "POST" });
+  await vi.waitUntil(() => task?.isCanceled, PATIENCE);
+  expect([replicate.tasks.length, task?.charges]).toEqual([begun + 1, 1]);
 });

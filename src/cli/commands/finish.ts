@@ -27,7 +27,7 @@ import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { describeRun, finishRun } from "../finish-run.ts";
+import { describeFinished, finishRun } from "../finish-run.ts";
 import { pollInterval, stoppable, timeLimit } from "../interruption.ts";
 import { choiceOption, flagOption, positiveDurationOption, textOption } from "../options.ts";
 import { ownIds, rememberedUpstream, resolveTarget, unknownRun } from "../targets.ts";
@@ -165,7 +165,7 @@ async function finish(
     if (plan.refused > 0)
       reporter.note(`${counted(plan.refused, "image")} refused because of the prompt: left out`);
     reporter.note("nothing to do");
-    return withJobs(describeRun(context, { ...ended, outcome }));
+    return withJobs(describeFinished(context, { ...ended, outcome }));
   }
   const { budget } = await priced(work, images);
   if (dryRun) return describeDry(options, images, budget);

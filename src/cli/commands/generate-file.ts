@@ -63,6 +63,7 @@ export async function generateMany(
     defaultCount: options.count,
     stdinFormat: options.stdinFormat,
     root: context.root,
+    hidden: context.hidden,
     ...(await readVariableRules(context)),
     note: (remark) => context.output.note(remark),
   });

@@ -1,6 +1,6 @@
 import { createReadStream } from "node:fs";
-import { lstat, readFile } from "node:fs/promises";
-import { basename, extname, join, resolve } from "node:path";
+import { lstat, readFile, realpath } from "node:fs/promises";
+import { basename, dirname, extname, join, relative, resolve, sep } from "node:path";
 import { Readable } from "node:stream";
 import { ZipFile } from "yazl";
 import { saving } from "../../client/file-errors.ts";
@@ -11,8 +11,8 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import { counted, formatSize } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
 import { type RunInput, readRunInput, requireUndamaged } from "../../runs/directory/input.ts";
-import { INPUT_FILE } from "../../runs/directory/names.ts";
-import { RESULTS_FILE, type ResultLine, readResults } from "../../runs/directory/results.ts";
+import { INPUT_FILE, REFERENCES_FOLDER } from "../../runs/directory/names.ts";
+import { RESULTS_FILE, RETRY_FILE, type ResultLine, readResults } from "../../runs/directory/results.ts";
 import { isIntact, type ResultFile, requireReplaceable } from "../../runs/directory/run-files.ts";
 import { RUN_STATE_FILE, readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
@@ -62,6 +62,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
   const input = await readRunInput(dir);
   // What no run has written is not handed over: it may be a link to another file.
   requireUndamaged(input);
+  await requireForeign(dir, file, shownFile, lines);
   output.progress("checking the images");
   await requireWhole(context, { dir, shownDir, state, lines, input });
   const contents = await contentsOf(dir, lines, flagOption(options, "previews"));
@@ -88,6 +89,26 @@ async function requireFree(file: string, shown: string, mayReplace: boolean): Pr
   throw new ImgbatchError("FILE_EXISTS", `${shown} exists already.`, {
     param: "--output",
     advice: "add --force to replace it, or name another file with --output",
+  });
+}
+
+/** Throws `FILE_EXISTS` if the ZIP would replace a file of the run itself. */
+async function requireForeign(
+  dir: string,
+  file: string,
+  shown: string,
+  lines: readonly ResultLine[],
+): Promise<void> {
+  const folder = await realpath(dirname(file)).catch(() => dirname(file));
+  const path = relative(await realpath(dir), join(folder, basename(file)))
+    .split(sep)
+    .join("/");
+  const own = [RUN_STATE_FILE, INPUT_FILE, RESULTS_FILE, RETRY_FILE, GALLERY_FILE];
+  const isImage = lines.some(({ files }) => files.some((each) => each.path === path));
+  if (!own.includes(path) && !path.startsWith(`${REFERENCES_FOLDER}/`) && !isImage) return;
+  throw new ImgbatchError("FILE_EXISTS", `${shown} belongs to the run.`, {
+    param: "--output",
+    advice: "name another file with --output",
   });
 }
 

@@ -23,7 +23,7 @@ import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { describeRun, finishRun } from "../finish-run.ts";
+import { describeFinished, describeRun, finishRun } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
@@ -163,7 +163,7 @@ async function retry(
   }
   if (images.length === 0) {
     for (const line of nothingNotes(plan)) reporter.note(line);
-    return describeRun(context, { ...ended, updateStep });
+    return describeFinished(context, { ...ended, updateStep });
   }
   if (plan.refused > 0) reporter.note(refusedNote(plan.refused));
   if (plan.missing > 0) reporter.note(missingNote(plan.missing));

@@ -80,6 +80,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       stdinFormat: options.stdinFormat,
       isStrict: options.isStrict,
       root: context.root,
+      hidden: context.hidden,
       usualReferences: usualReferences(options.model),
       ...(await readVariableRules(context)),
       shared: await loadReferences(context.options, "reference", cwd),
@@ -187,7 +188,7 @@ async function submit(
   const earlier = options.isNew ? null : await readRunState(options.dir);
   const wanted = { named: options.model, earlier: earlier?.request?.model };
   const models = await chooseModels(service.http, items, wanted, signal);
-  const settled = fitItems(items, models, options.mimeType);
+  const settled = fitItems(items, models, options.mimeType, options.itemOptions);
   const { providers } = service;
   // The idempotency keys depend on the name, so a run keeps its name.
   const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;

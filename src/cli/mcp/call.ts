@@ -154,10 +154,15 @@ function noting(connection: ServiceConnection, note: (text: string) => void): Se
 
 /**
  * Returns the real path of a file or directory that an agent names. Throws `OUTSIDE_ROOT` if it is not below the root, also
- * where links lead.
+ * where links lead, or belongs to imgbatch itself: its data have a key.
  */
-export async function pathBelow({ context: { cwd } }: Session, path: string): Promise<string> {
+export async function pathBelow({ context: { cwd, hidden = [] } }: Session, path: string): Promise<string> {
   const real = path.includes("\0") ? null : await realPathBelow(cwd, resolve(cwd, path));
+  for (const directory of real === null ? [] : hidden)
+    if ((await realPathBelow(directory, real as string).catch(() => null)) !== null)
+      throw new ImgbatchError("OUTSIDE_ROOT", `${JSON.stringify(path)} belongs to imgbatch itself.`, {
+        advice: "use a directory of your own",
+      });
   if (real !== null) return real;
   throw new ImgbatchError("OUTSIDE_ROOT", `${JSON.stringify(path)} leads out of ${cwd}.`, {
     advice: `use a path below ${cwd}; a person chooses another one with \`imgbatch mcp --root DIR\``,

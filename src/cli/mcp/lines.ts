@@ -70,7 +70,8 @@ async function variableText(
 ): Promise<string> {
   if (typeof value === "string" && /^@[^@]/.test(value)) return `@${await below(value.slice(1))}`;
   const values = typeof value === "string" ? [value] : value.map((each) => each.replace(/^@/, "@@"));
-  return values.map((each) => each.replaceAll(",", "\\,")).join(",");
+  const written = values.map((each) => each.replace(/(\\*),/g, "$1$1\\,"));
+  return written.map((each, i) => (i === written.length - 1 ? each : each.replace(/\\+$/, "$&$&"))).join(",");
 }
 
 export const targetLine =

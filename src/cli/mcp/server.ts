@@ -1,11 +1,11 @@
 import { existsSync } from "node:fs";
 import { realpath, stat } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { Readable, Writable } from "node:stream";
 import { finished } from "node:stream/promises";
 import { McpServer, type ServerContext } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
-import { dataDirectoryOf } from "../../config/paths.ts";
+import { agreementsFile, dataDirectoryOf } from "../../config/paths.ts";
 import { DATA_FILES } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
@@ -82,14 +82,16 @@ async function openSession(context: CommandContext, closing: AbortSignal) {
   };
   // The commands find the same files as this one, wherever the root is.
   const named = (path: string | undefined) => (path === undefined ? undefined : resolve(context.cwd, path));
+  const apiKeyFile = named(global.apiKeyFile);
   const inner = {
     ...context,
     cwd,
+    hidden: [dataDirectory, dirname(agreementsFile()), ...(apiKeyFile === undefined ? [] : [apiKeyFile])],
     global: {
       ...global,
       data: dataDirectory,
       config: named(global.config),
-      apiKeyFile: named(global.apiKeyFile),
+      apiKeyFile,
     },
   };
   const service = serviceOf(inner, needs, closing);

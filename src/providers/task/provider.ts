@@ -95,8 +95,8 @@ export function createTaskAdapter(configured: Entry, deps: AdapterDeps): Upstrea
       const outcome = await http
         .images(call, signal, {}, async (json) => {
           const results = stateOf(json.value) === "done" ? textsAt(json.value, stepsOf(entry.result)) : [];
-          refuseMany(name, results.length);
           Object.assign(seen, { answer: json.value, addresses: results.join("\n") });
+          refuseMany(name, results.length);
           return { images: await imagesOf(results, json, signal), modelVersion: null };
         })
         .catch((error: unknown) => {
@@ -188,12 +188,14 @@ export function createTaskAdapter(configured: Entry, deps: AdapterDeps): Upstrea
       if (known !== null) onSent();
       const task = known === null ? await begin(request, asked, signal, onSent) : (JSON.parse(known) as Task);
       const pollMs = entry.pollSeconds * 1000;
+      // A clock that jumps must not end a task that was begun just now.
+      const startMs = clock.monotonicMs() - (known === null ? 0 : clock.nowMs() - task.createdMs);
       try {
         for (let polls = known === null ? 1 : 0; ; polls++) {
           if (polls > 0) await clock.sleep(pollMs * Math.min(5, 1.3 ** (polls - 1)), signal);
           const made = await look(task, asked, signal);
           if (made !== null) return { ...made, seed: request.asked?.seed ?? null };
-          if (clock.nowMs() - task.createdMs < limitMs) continue;
+          if (clock.monotonicMs() - startMs < limitMs) continue;
           await cancel(task);
           throw lost(`has not ended its task within ${entry.timeoutSeconds} s`);
         }

@@ -3,7 +3,7 @@ import type { ImageMimeType } from "../../contract/image-formats.ts";
 import { expandedCustomIds, generatedCustomId, type Limits } from "../../contract/limits.ts";
 import { canonicalJson } from "../../kernel/json.ts";
 import { safeFileName, truncateCodePoints } from "../../kernel/text.ts";
-import { type Options, optionFields, seedOf } from "../../prompts/options.ts";
+import { type Options, optionFields, seedOf, withoutDefaults } from "../../prompts/options.ts";
 import { splitIntoBatches } from "../../prompts/split-into-batches.ts";
 import { createDiskNames, modelEnd } from "../directory/names.ts";
 import type { PromptItem } from "./prompt-files.ts";
@@ -113,11 +113,17 @@ export function assignIds(items: readonly PromptItem[], model: string | null = n
     const tried = `${item.outputCount} ${stem}`;
     let n = numbers.get(tried) ?? 2;
     for (; expandedCustomIds(customId, item.outputCount).some((id) => taken.has(id)); n++)
-      customId = `${stem}-${n}`;
+      customId = numbered(stem, n);
     numbers.set(tried, n);
     for (const id of expandedCustomIds(customId, item.outputCount)) taken.add(id);
     return { ...item, customId, typedId };
   });
+}
+
+/** A number must not make an id too long for a request. */
+function numbered(stem: string, n: number): string {
+  const end = `-${n}`;
+  return `${truncateCodePoints(stem, MOST_STEM_CHARS - end.length)}${end}`;
 }
 
 type JsonValue = Parameters<typeof canonicalJson>[0];
@@ -198,8 +204,10 @@ export interface RealtimePlan {
 
 /** Gives every image an id and a name of its own, the same ones each time. */
 export function planRealtimeRun(settings: RealtimeSettings, prompts: readonly PromptItem[]): RealtimePlan {
-  const planned = assignIds(prompts);
-  const items = planned.map((item) => ({ ...settings.options, ...item }));
+  const usual = withoutDefaults(settings.options);
+  // A line may ask for the default where the run asks for something else.
+  const planned = assignIds(usual.size === undefined ? prompts.map(withoutDefaults) : prompts);
+  const items = planned.map((item) => ({ ...usual, ...item }));
   const images = realtimeImages(
     items.flatMap((item) =>
       expandedCustomIds(item.customId, item.outputCount).map((id, i) => {
@@ -208,8 +216,8 @@ export function planRealtimeRun(settings: RealtimeSettings, prompts: readonly Pr
       }),
     ),
   );
-  const { model, options, mimeType } = settings;
-  const { aspectRatio = null, size = null, seed } = options;
+  const { model, mimeType } = settings;
+  const { aspectRatio = null, size = null, seed } = usual;
   const asked = { model, aspectRatio, size, ...(seed === undefined ? {} : { seed }) };
   const head = { kind: "realtime", ...asked, ...(mimeType === null ? {} : { mimeType }) };
   const inputSha256 = contentHash(head, planned);

@@ -55,9 +55,10 @@ export async function readPromptFiles(
   spool = new Spool(),
 ): Promise<PromptItem[]> {
   const { shared = [], note } = rules;
-  const readList = (file: string, path: string) => {
+  const readList = async (file: string, path: string) => {
     const source = sources.find((each) => fileOf(each) === file);
-    return readListFile(path, source === undefined ? null : baseOf(source));
+    if (source === undefined) return { problem: "is named by no prompt file" };
+    return readListFile(path, baseOf(source), rules.hidden);
   };
   const reader = new PromptReader({ readList, ...rules });
   const input: Input = { rules, spool, shared, reader, items: [], loaded: new Map() };
@@ -73,6 +74,8 @@ interface FileRules extends ReaderRules {
   shared?: readonly PromptReference[];
   /** Reference images lie below this directory. Default: anywhere. */
   root?: string | undefined;
+  /** Directories of which nothing is read as a list. Default: none. */
+  hidden?: readonly string[] | undefined;
   /** What every prompt asks for that does not say so itself. Default: nothing. */
   options?: Options;
   /** Gets what the variables of the files came to. */

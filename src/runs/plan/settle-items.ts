@@ -5,6 +5,7 @@ import {
   type ModelTakes,
   OPTIONS,
   type OptionField,
+  type Options,
   optionFields,
   optionProblem,
   withoutDefaults,
@@ -36,14 +37,16 @@ export function settleItems(
 
 /**
  * Checks what the items ask of their models, and returns them settled. Throws `INVALID_INPUT` naming file, line and field,
- * what the model takes, and which one would.
+ * what the model takes, and which one would. `shared`: what flags ask for in all items; a wrong one is named once.
  */
 export function fitItems(
   items: readonly PromptItem[],
   models: RunModels,
   mimeType: ImageMimeType,
+  shared: Options = {},
 ): PromptItem[] {
   const problems = new Problems();
+  const wrongFlags = new Set<OptionField>();
   const foreign = new Map<string, ForeignOption>();
   const others = (models.listed ?? []).flatMap(({ id, options }) => (options ? [takesOf(id, options)] : []));
   for (const item of items) {
@@ -71,7 +74,12 @@ export function fitItems(
       else {
         const value = String(item[OPTIONS[field].key]);
         const problem = optionProblem(field, value, takesOf(model.id, model.options), others);
-        if (problem !== null) report(field, problem);
+        const { key } = OPTIONS[field];
+        const isOfFlag = shared[key] !== undefined && shared[key] === item[key];
+        if (problem === null || (isOfFlag && wrongFlags.has(field))) continue;
+        if (isOfFlag) problems.add({ file: `--${field.replaceAll("_", "-")}`, line: null }, null, problem);
+        else report(field, problem);
+        if (isOfFlag) wrongFlags.add(field);
       }
     }
   }

@@ -11,14 +11,18 @@ const MOST_LIST_BYTES = 1024 * 1024;
 
 /**
  * Reads a file of values. With `base`, the file must lie below that directory, also where links lead: a stranger may have
- * written the prompt file that names it. Without one, any path is taken.
+ * written the prompt file that names it. Without one, any path is taken. `hidden`: directories of which no file is read.
  */
 export async function readListFile(
   path: string,
   base: string | null,
+  hidden: readonly string[] = [],
 ): Promise<Uint8Array | { problem: string }> {
   try {
     const real = await realpath(base === null ? path : resolve(base, path));
+    for (const directory of hidden)
+      if ((await realPathBelow(directory, real).catch(() => null)) !== null)
+        return { problem: "belongs to imgbatch itself" };
     if (base !== null && !real.startsWith(join(await realpath(base), sep)))
       return { problem: "is outside of the directory of the prompt file; copy it there" };
     // A FIFO in place of the file must not block.
@@ -60,13 +64,29 @@ export async function readVariable(text: string, cwd: string, root?: string): Pr
     if ("problem" in values) throw wrong(`${value.slice(1)} ${values.problem}`);
     return { name, values: values.map((each) => ({ text: each })), isList: true };
   }
-  const values = value.split(/(?<!\\),/).map((each) => each.replaceAll("\\,", ",").trim());
+  const values = splitAtCommas(value).map((each) => each.trim());
   if (values.some((each) => each === "")) throw wrong("a value is empty");
   return {
     name,
     values: values.map((each) => ({ text: each.replace(/^@@/, "@") })),
     isList: values.length > 1,
   };
+}
+
+/** Splits at commas. `\,` is a comma of a value, and `\\,` ends a value with a backslash. */
+function splitAtCommas(text: string): string[] {
+  const values = [""];
+  const add = (piece: string) => values.push(`${values.pop()}${piece}`);
+  for (const [i, piece] of text.split(/(\\*,)/).entries()) {
+    if (i % 2 === 0) add(piece);
+    else {
+      const slashes = piece.length - 1;
+      add("\\".repeat(slashes >> 1));
+      if (slashes % 2 === 1) add(",");
+      else values.push("");
+    }
+  }
+  return values;
 }
 
 /**

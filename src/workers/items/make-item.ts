@@ -39,6 +39,8 @@ export interface ItemRequest {
   isSent: boolean;
   /** The size of its images once it is answered. */
   bytes: number;
+  /** Set by a stop that goes on without it as soon as its task is known. */
+  endsWithTask?: boolean;
 }
 
 /** The images of an item, or why there is none. `aborted`: its signal stopped it, perhaps after the request had left. */
@@ -131,14 +133,15 @@ async function ask(
 }
 
 /** Keeps the task of an item in its row. A worker that has lost the lease ends its request. */
-function taskOf({ stores }: WorkerDeps, { item, offer, controller }: ItemRequest): TaskMemory {
+function taskOf({ stores }: WorkerDeps, request: ItemRequest): TaskMemory {
+  const { item, offer, controller } = request;
   const { task: known } = item;
   const keep = async (task: string) => {
     const kept = { task, upstream: identityOf(offer.provider) };
     const { isOurs } = await stores.write((tx) => tx.items.keepTask(item.id, item.leaseToken, kept));
-    if (!isOurs) controller.abort();
+    if (isOurs) Object.assign(item, { task, failedAt: null });
+    if (!isOurs || request.endsWithTask) controller.abort();
     controller.signal.throwIfAborted();
-    Object.assign(item, { task, failedAt: null });
   };
   return { known, keep };
 }
@@ -250,9 +253,14 @@ async function recordFailure(
     attempts,
     failedAt: trouble === null || facts.hasTask ? item.failedAt : offer.provider.name,
     maybePaid: rule === "once-more" ? "once" : item.maybePaid,
-    outage: rule === "again" ? error : null,
+    outage: rule === "again" ? (facts.hasTask ? withTask(error) : error) : null,
     isCall: true,
   });
+}
+
+/** The item may fail with it when the outage has lasted for too long. */
+function withTask(error: ProviderError): ProviderError {
+  return new ProviderError(error.code, `${error.message} Its task was begun, and may be billed.`, error);
 }
 
 function delayOf(deps: WorkerDeps, { trouble, retryAfterMs }: ProviderError, attempts: number): number {

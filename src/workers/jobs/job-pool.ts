@@ -44,7 +44,8 @@ export class JobPool implements WorkerPool {
   readonly #closings = new Map<string, Promise<boolean>>();
   readonly #fill = coalesced(() => this.#fillFreeSlots());
   readonly #sweep = coalesced(() => this.#closeAll());
-  #sweeping: Promise<void> | null = null;
+  /** The pause before the next sweep; null when none is due. */
+  #pause: Promise<void> | null = null;
   #isFirstSweep = true;
 
   constructor(deps: WorkerDeps, provider: JobProvider, events: PoolEvents) {
@@ -74,8 +75,7 @@ export class JobPool implements WorkerPool {
       if (!now || (now.owner !== null && now.owner !== presence.id)) this.remove(batchId);
     }
     this.wake();
-    if (areSomeGone || this.#sweeping === null) void this.#sweep();
-    this.#sweeping ??= this.#sweepEveryMinute();
+    if (areSomeGone || this.#isFirstSweep) void this.#sweep();
   }
 
   reset(): void {
@@ -117,7 +117,7 @@ export class JobPool implements WorkerPool {
     const { signal, unlink } = linkSignals(this.#stopping.signal, AbortSignal.timeout(CANCEL_MS));
     const closings = await Promise.allSettled(open.map(({ id }) => this.#close(id, signal)));
     unlink();
-    this.#sweeping ??= this.#sweepEveryMinute();
+    if (!closings.every((closing) => closing.status === "fulfilled" && closing.value)) this.#sweepLater();
     const failed = closings.find((closing) => closing.status === "rejected");
     if (!failed) return;
     this.#deps.log.error("the upstream could not be told to cancel", { error: String(failed.reason) });
@@ -131,7 +131,7 @@ export class JobPool implements WorkerPool {
     if (isAbandoned) this.#abandoning.abort();
     const { paid } = this.load;
     if (paid > 0) this.#deps.log.info("waiting for requests that are paid", { paid, graceMs });
-    await Promise.all([this.#fill(), this.#sweep(), this.#sweeping]);
+    await Promise.all([this.#fill(), this.#sweep(), this.#pause]);
     await this.#tasks.idle();
   }
 
@@ -269,15 +269,18 @@ export class JobPool implements WorkerPool {
     this.#events.onBatchIdle(batchId);
   }
 
-  async #sweepEveryMinute(): Promise<void> {
-    const { signal } = this.#stopping;
-    while (!signal.aborted) {
-      await this.#deps.clock.sleep(SWEEP_MS, signal).catch(() => {});
-      await this.#sweep();
-    }
+  #sweepLater(): void {
+    const sweep = () => {
+      this.#pause = null;
+      void this.#sweep();
+    };
+    this.#pause ??= this.#deps.clock.sleep(SWEEP_MS, this.#stopping.signal).then(sweep, () => {});
   }
 
-  /** Tries once to close each job that is done or abandoned. The first time it tries the oldest ones, too. */
+  /**
+   * Tries once to close each job that is done or abandoned, and again every minute while a job is open. The first time it
+   * tries the oldest ones, too.
+   */
   async #closeAll(): Promise<void> {
     const { stores, clock, log } = this.#deps;
     const { signal } = this.#stopping;
@@ -286,17 +289,21 @@ export class JobPool implements WorkerPool {
     this.#isFirstSweep = false;
     try {
       const jobs = (await stores.read.upstreamJobs.toClose()).filter((job) => job.createdAtMs >= sinceMs);
-      const close = async ({ id, batchId }: UpstreamJobRecord): Promise<void> => {
-        if (!(await this.#isMaker(batchId)) || !(await becomeOwner(this.#deps, batchId))) return;
-        await this.#close(id, signal).catch((error) => {
+      const close = async ({ id, batchId }: UpstreamJobRecord): Promise<boolean> => {
+        if (!(await this.#isMaker(batchId)) || !(await becomeOwner(this.#deps, batchId))) return true;
+        return this.#close(id, signal).catch((error) => {
           if (!signal.aborted)
             log.warn("a job could not be closed upstream; trying again", { job: id, error: String(error) });
+          return false;
         });
       };
       const queue = new PQueue({ concurrency: CLOSINGS_AT_ONCE });
-      await queue.addAll(jobs.map((job) => () => close(job)));
+      const closed = await queue.addAll(jobs.map((job) => () => close(job)));
+      const areAtWork = (await stores.read.upstreamJobs.atWork()).length > 0;
+      if (areAtWork || closed.includes(false)) this.#sweepLater();
     } catch (error) {
       log.error("the jobs to close could not be looked up; trying again", { error: String(error) });
+      this.#sweepLater();
     }
   }
 

@@ -24,8 +24,9 @@ function connect(
   baseUrl: string,
   table: Record<string, string[]> = {},
   secrets: Record<string, string> = {},
+  origins: string[] = [],
 ) {
-  const options = { name: "painter", baseUrl, concurrency: 1, lookup: names(table) };
+  const options = { name: "painter", baseUrl, concurrency: 1, origins, lookup: names(table) };
   const http = new UpstreamHttp(options, depsWith(secrets));
   onTestFinished(() => http.close());
   return http;
@@ -155,5 +156,41 @@ describe("the address of an image", () => {
       .slice(2)
       .map(({ url, headers }) => `${url} ${headers.authorization ?? "no key"}`);
     expect(keys).toEqual([`/own ${KEY.authorization}`, "/2 no key"]);
+  });
+});
+
+describe("the address of a task", () => {
+  const ORIGINS = ["https://api.*.host.example", "http://127.0.0.1:1"];
+
+  it("is of an origin that is named, with any name in place of a *", () => {
+    const http = connect("https://api.host.example/v1", {}, {}, ORIGINS);
+    const addresses = {
+      ...{
+        "/tasks/1": true,
+        "https://api.host.example/x": true,
+        "https://api.eu-1.host.example/x?id=1": true,
+      },
+      ...{
+        "http://127.0.0.1:1/": true,
+        "http://127.0.0.1:12/": false,
+        "https://api.eu1.host.example:444/": false,
+      },
+      ...{ "http://api.eu.host.example/": false, "https://api.a.b.host.example/": false },
+      ...{ "https://api.eu.host.example.evil.example/": false, "https://api..host.example/": false },
+      ...{ "https://key@api.eu.host.example/": false, "https://evil.example/#api.eu.host.example": false },
+    };
+    const seen = Object.keys(addresses).map((address) => [address, http.mayAsk(address)]);
+    expect(Object.fromEntries(seen)).toEqual(addresses);
+  });
+
+  it("with a * is asked at a public address only, which is checked when it is connected to", async () => {
+    const table = { "api.eu.host.example": ["127.0.0.1"] };
+    const http = connect("https://api.host.example/v1", table, {}, ORIGINS);
+    const ask = (path: string) => providerError(http.json({ method: "GET", path, headers: KEY }, never));
+    expect(await ask("https://api.eu.host.example/x")).toMatchObject({ trouble: "unreachable" });
+    expect(table["api.eu.host.example"]).toEqual([]);
+    expect((await ask("https://evil.example/x")).message).toContain("at another host");
+    // An origin without a * is wherever the operator says.
+    expect((await ask("http://127.0.0.1:1/")).message).toContain("ECONNREFUSED");
   });
 });

@@ -205,6 +205,19 @@ it("[VAR-2] the list of a stranger's prompt file is read only below its own dire
   expect((await readVariable("a=@secret.txt", dir)).values).toEqual([{ text: "SECRET" }]);
 });
 
+it("a list of output counts is its sum in the product of images", async () => {
+  const text = line({ prompt: "a {{x}}", vars: { x: ["fox", "owl"], output_count: [2, 3] } });
+  const { items, notes } = await read({ "p.jsonl": text });
+  expect(notes).toEqual(["1 line × 2 × 5 = 10 images"]);
+  expect(items.reduce((sum, { outputCount }) => sum + outputCount, 0)).toBe(10);
+});
+
+it("a value of --var may end with a backslash before a comma", async () => {
+  const read = async (text: string) => (await readVariable(`x=${text}`, "/")).values.map((each) => each.text);
+  expect(await read("a\\\\,b")).toEqual(["a\\", "b"]);
+  expect(await read("a\\,b,c:\\d")).toEqual(["a,b", "c:\\d"]);
+});
+
 it("a run with too many images is refused with the product, before it is expanded", async () => {
   const many = Array.from({ length: 1000 }, (_, i) => i);
   const text = [

@@ -71,6 +71,13 @@ function BatchHead(props: BatchActionsProps & { whole: WholeBatch }) {
             <a href={hrefOf("batches", first.parent_batch_id)}>the first batch, which shows all images</a>
           </Fact>
         )}
+        {batches.length === 1 && first.metadata !== null && (
+          <Fact label="metadata">
+            {Object.entries(first.metadata)
+              .map(([name, value]) => `${name}: ${value}`)
+              .join(" · ")}
+          </Fact>
+        )}
         {batches.length === 1 && (
           <Fact label="id">
             <code>{first.id}</code>

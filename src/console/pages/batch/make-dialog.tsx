@@ -57,7 +57,7 @@ export function MakeDialog({ item, way, onClose }: { item: PlacedItem; way: Make
       onConfirm={async () => {
         if (checked === null || known === null) return;
         const name = `${item.custom_id}, ${way === "again" ? "again" : "edited"}`;
-        const [batch] = await sendDraft({ key, name }, [checked.items], known);
+        const [batch] = await sendDraft({ key, name }, checked.batches, known);
         announce("The batch is sent.");
         if (batch) go(hrefOf("batches", batch.id));
       }}

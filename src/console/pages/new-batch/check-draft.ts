@@ -1,7 +1,7 @@
 import type { BatchModel } from "../../../contract/batch-api.ts";
 import { type ImageMimeType, readImageHeader } from "../../../contract/image-formats.ts";
-import type { Limits } from "../../../contract/limits.ts";
-import { counted } from "../../../kernel/text.ts";
+import { FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
+import { counted, isLongerThan } from "../../../kernel/text.ts";
 import type { ReferenceSpec } from "../../../prompts/check-row.ts";
 import {
   checkOptions,
@@ -18,6 +18,7 @@ import {
   urlProblem,
 } from "../../../prompts/problems.ts";
 import { PromptReader } from "../../../prompts/prompt-reader.ts";
+import { splitIntoBatches } from "../../../prompts/split-into-batches.ts";
 import { bytesOf, type ReferenceFile } from "../../api/files.ts";
 import { imagePrice, takesOf } from "../../api/models.ts";
 import type { Draft } from "./draft.tsx";
@@ -40,11 +41,20 @@ interface DraftItem {
   references: DraftReference[];
   model: string;
   options: Options;
+  /** The fields of the line that are not the service's. */
+  metadata: Record<string, unknown> | null;
+}
+
+/** What one request makes. */
+interface DraftBatch {
+  items: DraftItem[];
+  /** The fields of their lines that all of them have with the same value. */
+  metadata: Record<string, string>;
 }
 
 export interface CheckedDraft {
-  /** Those of one model stand together. */
-  items: DraftItem[];
+  /** Each is of one model, and within the limits of the service. */
+  batches: DraftBatch[];
   /** The first ones, by line. */
   problems: Problem[];
   problemCount: number;
@@ -60,7 +70,9 @@ export interface CheckedDraft {
   lists: string[];
   /** The files that no line names. */
   unnamed: ReferenceFile[];
-  /** Fields of the lines that are not the service's: they are not sent. */
+  /** Fields of the lines that are not the service's, which become metadata of the batches. */
+  kept: string[];
+  /** Such fields that differ from line to line, or are no short text: they are not sent. */
   unsent: string[];
 }
 
@@ -104,7 +116,7 @@ export async function checkDraft(
       .map((spec) => resolveReference(spec, files, report))
       .filter((reference) => reference !== null);
     for (const { source } of references) if ("blob" in source) named.add(source);
-    const { customId, prompt, outputCount, model = first?.id ?? "" } = row;
+    const { customId, prompt, outputCount, metadata, model = first?.id ?? "" } = row;
     const options = { ...common, ...givenOptions(row) };
     const takes = taken.find(({ id }) => id === model);
     if (takes === undefined && models.length > 0)
@@ -115,7 +127,7 @@ export async function checkDraft(
     }
     const id = variant === null ? customId : freeId(variant.stem, model, ids);
     const { line } = fileLine;
-    items.push({ line, customId: id, prompt, outputCount, references, model, options });
+    items.push({ line, customId: id, prompt, outputCount, references, model, options, metadata });
   }
   const unnamed = files.filter((file) => !named.has(file));
   for (const item of items) {
@@ -129,8 +141,19 @@ export async function checkDraft(
   }
   const problems = reader.finish();
   const order = [...new Set(items.map(({ model }) => model))];
+  const sorted = order.flatMap((model) => items.filter((item) => item.model === model));
+  const batches = splitIntoBatches(sorted, limits, true).map((part) => ({
+    items: part,
+    metadata: sharedMetadata(part),
+  }));
+  const isSent = (field: string) =>
+    batches.every(
+      (batch) =>
+        Object.hasOwn(batch.metadata, field) ||
+        !batch.items.some(({ metadata }) => Object.hasOwn(metadata ?? {}, field)),
+    );
   return {
-    items: order.flatMap((model) => items.filter((item) => item.model === model)),
+    batches,
     problems: problems.shown([name]),
     problemCount: problems.count,
     imageCount: items.reduce((sum, { outputCount }) => sum + outputCount, 0),
@@ -139,8 +162,23 @@ export async function checkDraft(
     notes: reader.notes,
     lists: [...lists],
     unnamed,
-    unsent: [...kept],
+    kept: [...kept].filter(isSent),
+    unsent: [...kept].filter((field) => !isSent(field)),
   };
+}
+
+/** The service keeps metadata of a batch, not of an item. */
+function sharedMetadata(items: readonly DraftItem[]): DraftBatch["metadata"] {
+  const pairs = Object.entries(items[0]?.metadata ?? {}).flatMap(([field, value]) => {
+    const { metadataKeyChars, metadataValueChars } = FIXED_LIMITS;
+    const isKept =
+      ["string", "number", "boolean"].includes(typeof value) &&
+      !isLongerThan(field, metadataKeyChars) &&
+      !isLongerThan(String(value), metadataValueChars) &&
+      items.every(({ metadata }) => metadata?.[field] === value);
+    return isKept ? [[field, String(value)] as const] : [];
+  });
+  return Object.fromEntries(pairs.slice(0, FIXED_LIMITS.metadataPairs));
 }
 
 /** What decides the images of a draft. */

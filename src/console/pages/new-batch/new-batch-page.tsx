@@ -1,8 +1,7 @@
 import { useEffect, useId, useMemo, useState } from "react";
 import type { BatchModel } from "../../../contract/batch-api.ts";
-import type { Limits } from "../../../contract/limits.ts";
+import { FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
 import { counted } from "../../../kernel/text.ts";
-import { FIELDS } from "../../../prompts/check-row.ts";
 import { FORMAT_NAMES, type FormatName } from "../../../prompts/lines.ts";
 import { batchModels } from "../../api/batches.ts";
 import { type ReferenceFile, readReference } from "../../api/files.ts";
@@ -96,8 +95,8 @@ function goToLine(line: number): void {
 }
 
 /** The problems of the prompts, by line. A click leads to the line. */
-function ProblemList({ checked }: { checked: CheckedDraft }) {
-  const { problems, problemCount, unsent, notes } = checked;
+function ProblemList({ checked, fileName }: { checked: CheckedDraft; fileName: string }) {
+  const { problems, problemCount, kept, unsent, notes } = checked;
   return (
     <div id="problems" role="status">
       {notes.map((note) => (
@@ -105,10 +104,16 @@ function ProblemList({ checked }: { checked: CheckedDraft }) {
           {note}
         </p>
       ))}
+      {kept.length > 0 && (
+        <p className="quiet small-text unsent" dir="auto">
+          Metadata of the batch: {kept.join(", ")}.
+        </p>
+      )}
       {unsent.length > 0 && (
         <p className="quiet small-text unsent" dir="auto">
-          Not sent, since the service knows no such fields: {unsent.join(", ")}. It knows{" "}
-          {FIELDS.filter((field) => field !== "metadata").join(", ")}.
+          Not sent: {unsent.join(", ")}. The service keeps metadata of a whole batch: at most{" "}
+          {FIXED_LIMITS.metadataPairs} short texts that are the same in every line. To keep these line by
+          line, use <code>imgbatch submit {fileName || "FILE"}</code>, which writes them into results.jsonl.
         </p>
       )}
       {problemCount > 0 && (
@@ -195,11 +200,21 @@ export function NewBatchPage() {
   const model = models.value?.find(({ id }) => id === draft.model) ?? models.value?.[0] ?? null;
   const { checked, isCurrent } = useChecked(draft, files, { models: models.value, limits });
 
+  const [loading, setLoading] = useState<string | null>(null);
+  useEffect(() => {
+    if (loading === null || checked === null || !isCurrent) return;
+    const count = checked.batches.reduce((sum, { items }) => sum + items.length, 0);
+    announce(`loaded ${loading}: ${counted(count, "prompt")}`);
+    setLoading(null);
+  }, [loading, checked, isCurrent]);
+
   const addReference = async (file: File) => {
     const reference = await readReference(file, limits.referenceImageBytes);
     if (typeof reference !== "string") return state.addFile(reference);
     announce(
-      IMAGE_FILE.test(file.name) ? reference : `${file.name} is neither prompts (${PROMPTS}) nor an image.`,
+      IMAGE_FILE.test(file.name)
+        ? reference
+        : `${file.name} is neither prompts (${PROMPTS}) nor an image (PNG, JPEG or WebP).`,
     );
   };
   const takePrompts = async (file: File) => {
@@ -212,13 +227,13 @@ export function NewBatchPage() {
       fileName: file.name,
       ...(draft.name ? {} : { name: stem(file.name) }),
     });
-    announce(`${file.name} is in the form.`);
+    setLoading(file.name);
   };
   const takeList = async (file: File) => {
     const text = await file.text().catch(() => null);
     if (text === null) return announce(`${file.name} cannot be read.`);
     state.addList(file.name, text);
-    announce(`${file.name} is in the form.`);
+    announce(`loaded ${file.name} as a list`);
   };
   const takeFiles = (taken: File[]) => {
     const files = taken.filter(({ name }) => PROMPT_FILE.test(name));
@@ -241,56 +256,63 @@ export function NewBatchPage() {
         <h1>New batch</h1>
       </div>
       <ErrorNote error={models.error} />
-      <DraftFields
-        draft={draft}
-        models={models.value ?? []}
-        model={model}
-        mostImages={limits.outputCountPerItem}
-        onChange={change}
-      />
-      <OptionFieldset
-        label="Options of lines without their own"
-        options={draft.options}
-        model={model}
-        onChange={(options) => change({ options })}
-      />
-      <DropArea
-        label="Choose files"
-        accept={[...FORMAT_NAMES.map((name) => `.${name}`), "image/png", "image/jpeg", "image/webp"].join(
-          ",",
-        )}
-        onFiles={takeFiles}
-      >
-        <span className="quiet">or drop them anywhere: prompts as {PROMPTS}, and images to start from</span>
-      </DropArea>
-      <Lists lists={draft.lists} onRemove={state.removeList} />
-      <PromptEditor
-        text={draft.text}
-        format={draft.format}
-        problemLines={new Set(isEmpty ? [] : checked?.problems.map(({ line }) => line))}
-        onText={(text) => change({ text })}
-        onFormat={(format) => change({ format, fileName: "" })}
-      />
-      {!isEmpty && checked && <ProblemList checked={checked} />}
-      {lost.length > 0 && <LostReferences names={lost} onForget={state.forgetLost} />}
-      <ReferenceList files={files} onRemove={state.removeFile}>
-        {(checked?.unnamed.length ?? 0) > 0 && (
-          <label className="check">
-            <input
-              type="checkbox"
-              checked={draft.sharesReferences}
-              onChange={(event) => change({ sharesReferences: event.target.checked })}
-            />
-            give those that no line names to every prompt that names none
-          </label>
-        )}
-      </ReferenceList>
+      <div className="new-batch">
+        <div>
+          <DraftFields
+            draft={draft}
+            models={models.value ?? []}
+            model={model}
+            mostImages={limits.outputCountPerItem}
+            onChange={change}
+          />
+          <OptionFieldset
+            label="Options of lines without their own"
+            options={draft.options}
+            model={model}
+            onChange={(options) => change({ options })}
+          />
+          <DropArea
+            label="Choose files"
+            accept={[...FORMAT_NAMES.map((name) => `.${name}`), "image/png", "image/jpeg", "image/webp"].join(
+              ",",
+            )}
+            onFiles={takeFiles}
+          >
+            <span className="quiet">
+              or drop them anywhere: prompts as {PROMPTS}, and images to start from
+            </span>
+          </DropArea>
+          <Lists lists={draft.lists} onRemove={state.removeList} />
+        </div>
+        <div>
+          <PromptEditor
+            text={draft.text}
+            format={draft.format}
+            problemLines={new Set(isEmpty ? [] : checked?.problems.map(({ line }) => line))}
+            onText={(text) => change({ text })}
+            onFormat={(format) => change({ format, fileName: "" })}
+          />
+          {!isEmpty && checked && <ProblemList checked={checked} fileName={draft.fileName} />}
+          {lost.length > 0 && <LostReferences names={lost} onForget={state.forgetLost} />}
+          <ReferenceList files={files} onRemove={state.removeFile}>
+            {(checked?.unnamed.length ?? 0) > 0 && (
+              <label className="check">
+                <input
+                  type="checkbox"
+                  checked={draft.sharesReferences}
+                  onChange={(event) => change({ sharesReferences: event.target.checked })}
+                />
+                give those that no line names to every prompt that names none
+              </label>
+            )}
+          </ReferenceList>
+        </div>
+      </div>
       <SendBar
         state={state}
         checked={isEmpty ? null : checked}
         isCurrent={isCurrent}
         models={models.value ?? []}
-        limits={limits}
       />
       {replacement && (
         <ConfirmDialog

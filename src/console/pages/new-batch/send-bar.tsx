@@ -1,10 +1,8 @@
-import { useMemo, useState } from "react";
+import { useState } from "react";
 import type { BatchModel, BatchObject, CreateItemBody } from "../../../contract/batch-api.ts";
-import type { Limits } from "../../../contract/limits.ts";
 import { costText, formatUsd, microsToNumber } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { wireOptions } from "../../../prompts/options.ts";
-import { splitIntoBatches } from "../../../prompts/split-into-batches.ts";
 import { createBatch } from "../../api/batches.ts";
 import { base64Of } from "../../api/files.ts";
 import { ApiError } from "../../api/request.ts";
@@ -15,27 +13,28 @@ import { useAccount } from "../../parts/use-data.ts";
 import { type CheckedDraft, priceOf } from "./check-draft.ts";
 import type { Draft, useDraft } from "./draft.tsx";
 
-type DraftItem = CheckedDraft["items"][number];
+type DraftItem = CheckedDraft["batches"][number]["items"][number];
 
 /**
- * Sends a draft, whose items `splitIntoBatches` has split. After a failure the same call goes on: batches that exist already are returned instead of made again. Throws
- * `ApiError`.
+ * Sends the batches of a draft. After a failure the same call goes on: batches that exist already are returned instead
+ * of made again. Throws `ApiError`.
  */
 export async function sendDraft(
   draft: Pick<Draft, "key" | "name">,
-  parts: readonly DraftItem[][],
+  parts: CheckedDraft["batches"],
   models: readonly BatchModel[],
 ): Promise<BatchObject[]> {
   const batches: BatchObject[] = [];
-  for (const [index, part] of parts.entries()) {
+  for (const [index, { items, metadata }] of parts.entries()) {
     const name = draft.name.trim();
     const suffix = parts.length > 1 ? ` (${index + 1} of ${parts.length})` : "";
     const body = {
-      model: part[0]?.model ?? "",
+      model: items[0]?.model ?? "",
       ...(name === "" ? {} : { task_name: name + suffix }),
-      items: await itemBodies(part),
+      ...(Object.keys(metadata).length === 0 ? {} : { metadata }),
+      items: await itemBodies(items),
     };
-    const { hold, isPaid } = priceOf(part, models);
+    const { hold, isPaid } = priceOf(items, models);
     const maxCost = isPaid ? microsToNumber(hold) : null;
     const idempotencyKey = parts.length > 1 ? `${draft.key}-${index + 1}` : draft.key;
     batches.push(await createBatch(body, { idempotencyKey, maxCost }));
@@ -77,22 +76,20 @@ export function SendBar(props: {
   /** The check is that of the draft as it is now. */
   isCurrent: boolean;
   models: readonly BatchModel[];
-  limits: Limits;
 }) {
-  const { state, checked, isCurrent, models, limits } = props;
+  const { state, checked, isCurrent, models } = props;
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<Error | null>(null);
   const isRight =
-    checked !== null && checked.problemCount === 0 && checked.items.length > 0 && models.length > 0;
+    checked !== null && checked.problemCount === 0 && checked.batches.length > 0 && models.length > 0;
   const canSend = isRight && isCurrent && state.lost.length === 0;
-  const parts = useMemo(() => splitIntoBatches(checked?.items ?? [], limits, true), [checked, limits]);
   const price = isRight ? checked.price : null;
   const send = async () => {
     if (!canSend) return;
     setBusy(true);
     setError(null);
     try {
-      const batches = await sendDraft(state.draft, parts, models);
+      const batches = await sendDraft(state.draft, checked.batches, models);
       state.renew();
       announce(batches.length === 1 ? "The batch is sent." : `${batches.length} batches are sent.`);
       go(batchesHref(batches.map(({ id }) => id)));
@@ -140,10 +137,10 @@ export function SendBar(props: {
             <>
               <b>{costText({ micros: price.cost, isPlay: price.isPlay }, "limit")}</b>
               <span className="quiet">
-                {summaryOf(checked, parts.length)}
+                {summaryOf(checked)}
                 {!price.isPlay && (
                   <>
-                    {` · ${formatUsd(price.hold, "limit")} held until the end`}
+                    {` · ${formatUsd(price.hold, "limit")} held`}
                     <Balance isPaid={price.isPaid} />
                   </>
                 )}
@@ -170,9 +167,9 @@ function Balance({ isPaid }: { isPaid: boolean }) {
   return <> · balance {usd(((isPaid && account.real_money) || account).balance, "sum")}</>;
 }
 
-function summaryOf(checked: CheckedDraft, parts: number): string {
-  const images = checked.summary ?? counted(checked.imageCount, "image");
-  return parts === 1 ? images : `${images} in ${parts} batches`;
+function summaryOf({ summary, imageCount, batches }: CheckedDraft): string {
+  const images = summary ?? counted(imageCount, "image");
+  return batches.length === 1 ? images : `${images} in ${batches.length} batches`;
 }
 
 /** After these the service may have taken the batch. */
