@@ -15,6 +15,7 @@ import type {
   RetentionTime,
   UsageRecord,
 } from "../records.ts";
+import type { AuditRepository } from "./audit.ts";
 import type { BatchRepository, ItemRepository, UpstreamJobRepository } from "./batches.ts";
 
 /**
@@ -61,33 +62,6 @@ export interface Repositories {
   audit: AuditRepository;
   /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;
-}
-
-/** What a check of the whole database reads. */
-interface AuditRepository {
-  /** For each account with entries or batches: the sums of its entries, its batches, and the holds of those that are not settled. */
-  accounts(): Promise<
-    {
-      accountId: string;
-      balanceMicroUsd: number;
-      heldMicroUsd: number;
-      batches: number;
-      openMicroUsd: number;
-    }[]
-  >;
-  /** The number of the newest batch; 0 without any. Large tables are read in windows of these numbers. */
-  lastSeq(): Promise<number>;
-  /** The batches of a window that may be wrong; all others are right. `steps` are the allowed ones of a history, as `queued>running`. */
-  doubtful(steps: readonly string[], window: SeqWindow): Promise<BatchRecord[]>;
-  /** The entries of real-time requests. */
-  requestEntries(accountId: string): Promise<LedgerEntry[]>;
-  /** The outputs of the batches of a window that are not `output_deleted`, in no order. */
-  keptOutputs(window: SeqWindow): Promise<OutputRecord[]>;
-}
-
-interface SeqWindow {
-  afterSeq: number;
-  toSeq: number;
 }
 
 interface AccountRepository {
