@@ -97,3 +97,10 @@ export function environmentWith(extra: Readonly<Record<string, string | undefine
 export function poolThreads(): number {
   return Number(process.env.UV_THREADPOOL_SIZE || 4);
 }
+
+/** Whether the standard variables of OpenTelemetry name a collector for traces. Its SDK reads them, and all others, itself. */
+export function wantsTraces(env: NodeJS.ProcessEnv = process.env): boolean {
+  const endpoint = env.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT || env.OTEL_EXPORTER_OTLP_ENDPOINT;
+  const isOff = env.OTEL_SDK_DISABLED?.trim().toLowerCase() === "true" || env.OTEL_TRACES_EXPORTER === "none";
+  return Boolean(endpoint) && !isOff;
+}

@@ -1,4 +1,5 @@
 import type { BatchStatus, ItemError } from "../../contract/statuses.ts";
+import { tracer } from "../../kernel/tracing.ts";
 import { isIntact, readAhead } from "../downloads/piece-stream.ts";
 import { nameImages } from "../downloads/zip.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
@@ -17,47 +18,40 @@ interface ReadBackDeps {
   blobs: BlobStore;
 }
 
-/** Reads each stored image of a batch once before money moves: a missing or damaged one is not paid for. */
-class ReadBack {
-  readonly #blobs: BlobStore;
-  /** Blob key → whether its bytes are those that the row describes. */
-  readonly #isIntact = new Map<string, boolean>();
+/** Blob key → whether its bytes are those that the row describes. */
+type ReadBack = Map<string, boolean>;
 
-  constructor(blobs: BlobStore) {
-    this.#blobs = blobs;
-  }
+/**
+ * Reads each stored image of a batch once before money moves: a missing or damaged one is not paid for. Slow: not for a
+ * transaction.
+ */
+async function readBack({ stores, blobs }: ReadBackDeps, batchId: string, known: ReadBack): Promise<void> {
+  const outputs = await stores.read.outputs.ofBatch(batchId);
+  const read = async (output: OutputRecord) => [output.blobKey, await isIntact(blobs, output)] as const;
+  const unread = outputs.filter(({ blobKey }) => !known.has(blobKey));
+  const all = readAhead(unread, { sizeOf: ({ sizeBytes }) => sizeBytes, read });
+  for await (const [blobKey, isGood] of all) known.set(blobKey, isGood);
+}
 
-  /** Reads those that were not read yet. Slow: not for a transaction. */
-  async read(outputs: readonly OutputRecord[]): Promise<void> {
-    const read = async (output: OutputRecord) =>
-      [output.blobKey, await isIntact(this.#blobs, output)] as const;
-    const unread = outputs.filter(({ blobKey }) => !this.#isIntact.has(blobKey));
-    const all = readAhead(unread, { sizeOf: ({ sizeBytes }) => sizeBytes, read });
-    for await (const [blobKey, isGood] of all) this.#isIntact.set(blobKey, isGood);
+/**
+ * Makes failures of the items with a damaged or missing image. Returns the outputs that are left; null, without any
+ * change, when one was not read back.
+ */
+async function failDamaged(
+  tx: Transaction,
+  batchId: string,
+  known: ReadBack,
+): Promise<OutputRecord[] | null> {
+  const outputs = await tx.outputs.ofBatch(batchId);
+  if (!outputs.every(({ blobKey }) => known.has(blobKey))) return null;
+  const damaged = outputs.filter(({ blobKey }) => known.get(blobKey) !== true);
+  const itemIds = new Set(damaged.map((output) => output.itemId));
+  for (const itemId of itemIds) {
+    await tx.items.fail(itemId, RESULT_MISSING);
+    await tx.outputs.removeOfItem(itemId);
   }
-
-  hasRead(outputs: readonly OutputRecord[]): boolean {
-    return outputs.every(({ blobKey }) => this.#isIntact.has(blobKey));
-  }
-
-  /**
-   * Makes failures of the items with a damaged or missing image. All of the outputs must have been read. Returns the
-   * outputs that are left.
-   */
-  async failDamaged(
-    tx: Transaction,
-    batch: BatchRecord,
-    outputs: readonly OutputRecord[],
-  ): Promise<OutputRecord[]> {
-    const damaged = outputs.filter(({ blobKey }) => this.#isIntact.get(blobKey) !== true);
-    const itemIds = new Set(damaged.map((output) => output.itemId));
-    for (const itemId of itemIds) {
-      await tx.items.fail(itemId, RESULT_MISSING);
-      await tx.outputs.removeOfItem(itemId);
-    }
-    await tx.batches.addCounts({ id: batch.id, success: -itemIds.size, fail: itemIds.size });
-    return outputs.filter((output) => !itemIds.has(output.itemId));
-  }
+  await tx.batches.addCounts({ id: batchId, success: -itemIds.size, fail: itemIds.size });
+  return outputs.filter((output) => !itemIds.has(output.itemId));
 }
 
 /**
@@ -65,12 +59,14 @@ class ReadBack {
  * released, and the batch is `completed`. Repeating it changes nothing.
  */
 export function settleBatch(stores: Stores, batchId: string, end: BatchEnd): Promise<boolean> {
-  return stores.write(async (tx) => {
-    const batch = await tx.batches.locked(batchId);
-    if (batch?.status !== "settling") return false;
-    return (await moveBatch(tx, batch, "completed", end.nowMs, { outputsExpireAtMs: end.outputsExpireAtMs }))
-      .isMoved;
-  });
+  const settle = () =>
+    stores.write(async (tx) => {
+      const batch = await tx.batches.locked(batchId);
+      if (batch?.status !== "settling") return false;
+      const { nowMs, outputsExpireAtMs } = end;
+      return (await moveBatch(tx, batch, "completed", nowMs, { outputsExpireAtMs })).isMoved;
+    });
+  return tracer.span("settle", { "imgbatch.batch.id": batchId }, settle, { parent: null });
 }
 
 /**
@@ -103,15 +99,14 @@ export async function processResults(
   batchId: string,
   nowMs: () => number,
 ): Promise<boolean> {
-  const readBack = new ReadBack(deps.blobs);
-  await readBack.read(await deps.stores.read.outputs.ofBatch(batchId));
+  const known: ReadBack = new Map();
+  await readBack(deps, batchId, known);
   return deps.stores.write(async (tx) => {
     const batch = await tx.batches.locked(batchId);
     if (batch?.status !== "processing_results") return false;
-    const outputs = await tx.outputs.ofBatch(batchId);
+    const good = await failDamaged(tx, batchId, known);
     // New outputs appeared after the read-back: it is repeated.
-    if (!readBack.hasRead(outputs)) return false;
-    const good = await readBack.failDamaged(tx, batch, outputs);
+    if (good === null) return false;
     const items = await tx.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
     const named = nameImages(items, good);
     await tx.outputs.setEntryNames(named.map(({ output, entryName }) => ({ ...output, entryName })));
@@ -136,22 +131,21 @@ interface EarlyEnd {
  * items that were pending, or null, without any change, when the batch had moved on.
  */
 async function endEarly(
-  { stores, blobs }: ReadBackDeps,
+  deps: ReadBackDeps,
   batchId: string,
   { from, to, error, itemError }: EarlyEnd,
   endNow: () => BatchEnd,
 ): Promise<string[] | null> {
   const isHere = (batch: BatchRecord | null): batch is BatchRecord =>
     batch !== null && from.includes(batch.status);
-  const readBack = new ReadBack(blobs);
+  const { stores } = deps;
+  const known: ReadBack = new Map();
   while (isHere(await stores.read.batches.byId(batchId))) {
-    await readBack.read(await stores.read.outputs.ofBatch(batchId));
+    await readBack(deps, batchId, known);
     const ended = await stores.write(async (tx) => {
       const batch = await tx.batches.locked(batchId);
       if (!isHere(batch)) return { pending: null };
-      const outputs = await tx.outputs.ofBatch(batchId);
-      if (!readBack.hasRead(outputs)) return null;
-      await readBack.failDamaged(tx, batch, outputs);
+      if ((await failDamaged(tx, batchId, known)) === null) return null;
       const { nowMs, outputsExpireAtMs } = endNow();
       const pending = await failPending(tx, batch, itemError, nowMs);
       const facts = { outputsExpireAtMs, ...(error ? { error } : {}) };
