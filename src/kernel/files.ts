@@ -50,10 +50,15 @@ async function writeAll(file: number, data: Uint8Array | string): Promise<void> 
 
 const LEFTOVER = new RegExp(`^\\..+\\.[0-9a-f]{12}\\${PARTIAL_SUFFIX}$`);
 
+/** Whether a name is that of a file that `writeFileDurably` is writing, or has left. */
+export function isPartialFile(name: string): boolean {
+  return LEFTOVER.test(name);
+}
+
 /** Removes half-written files that `writeFileDurably` left in a directory (not below it) when its process was killed. */
 export async function removePartialFiles(directory: string): Promise<void> {
   for (const name of await readdir(directory)) {
-    if (LEFTOVER.test(name)) await rm(join(directory, name), { force: true });
+    if (isPartialFile(name)) await rm(join(directory, name), { force: true });
   }
 }
 

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { cp, mkdir, readdir, readFile, utimes, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
@@ -212,8 +212,10 @@ describe("record and replay", () => {
     running.child.kill("SIGKILL");
     await running.exited;
     expect(await names()).toHaveLength(2);
-    // As if the kill had come while the second was written.
-    await writeFile(join(cwd, "pics", ".second.json.0123456789ab.partial"), "half");
+    // As if the kill had come long ago, while the second was written.
+    const half = join(cwd, "pics", ".second.json.0123456789ab.partial");
+    await writeFile(half, "half");
+    await utimes(half, 1, 1);
     upstream.setBehaviour(null);
     const { told } = await record(ask);
     expect(told.flat()).toHaveLength(3);

@@ -178,6 +178,8 @@ async function keep(
     const kept = await recordings.keep(asked, answer);
     if (kept === "again")
       log.warn("another process has recorded the same meanwhile: the upstream was asked twice", { file });
+    if (kept === "unusable")
+      log.warn("what the upstream has made is not recorded: it has no image that can be used", { file });
   } catch (error) {
     log.warn("an image could not be recorded", { file, error: String(error) });
   }

@@ -1,12 +1,12 @@
 import { constants, existsSync } from "node:fs";
-import { lstat, open, readdir, readFile, rm } from "node:fs/promises";
+import { lstat, open, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS, IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { type ImageInspector, InvalidImageError } from "../../domain/ports/image-inspector.ts";
 import { type GeneratedImages, type ImageRequest, ProviderError } from "../../domain/ports/image-provider.ts";
-import { makeDirectory, removePartialFiles, writeFileDurably } from "../../kernel/files.ts";
+import { isPartialFile, makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { safeJson } from "../../kernel/hide-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
@@ -136,7 +136,7 @@ export class Recordings {
    */
   async find({ words, key, stem }: Recordable): Promise<GeneratedImages | null> {
     const name = `${stem}.json`;
-    const text = await this.#read(name, MAX_RECORD_BYTES);
+    const text = await read(this.#directory, name, MAX_RECORD_BYTES);
     if (text === null) return null;
     const value = parseOrNull(text.toString("utf8"));
     const version = (value as { imgbatch_recording?: unknown } | null)?.imgbatch_recording;
@@ -155,7 +155,7 @@ export class Recordings {
     const files = images.map(async ({ file, sha256, mime_type }) => {
       if (file !== imageName(stem, sha256, mime_type))
         throw unusable(name, `names ${JSON.stringify(file)}, which is not its own`);
-      const bytes = await this.#read(file, MAX_IMAGE_BYTES);
+      const bytes = await read(this.#directory, file, MAX_IMAGE_BYTES);
       if (bytes === null) throw unusable(file, "is missing");
       if (sha256Hex(bytes) !== sha256) throw unusable(file, "is damaged: its hash differs");
       const facts = await this.#inspect(bytes).catch((error) => {
@@ -223,7 +223,7 @@ export class Recordings {
     );
     let nearest: string[] | null = null;
     for (const name of names.slice(0, MOST_COMPARED)) {
-      const text = await this.#read(name, MAX_RECORD_BYTES).catch(() => null);
+      const text = await read(this.#directory, name, MAX_RECORD_BYTES).catch(() => null);
       const other = recordSchema.safeParse(parseOrNull(text?.toString("utf8") ?? "")).data?.request;
       if (other?.prompt !== words.prompt) continue;
       const all = Object.entries({ ...other, ...words });
@@ -240,29 +240,29 @@ export class Recordings {
   #inspect(bytes: Buffer) {
     return this.#inspector.inspect(bytes, LIMITS);
   }
+}
 
-  /** Null: it is missing. A link is never followed, also when it takes the place of a file meanwhile. */
-  async #read(name: string, maxBytes: number): Promise<Buffer | null> {
-    const path = join(this.#directory, name);
+/** Null: it is missing. A link is never followed, also when it takes the place of a file meanwhile. */
+async function read(directory: string, name: string, maxBytes: number): Promise<Buffer | null> {
+  const path = join(directory, name);
+  try {
+    const facts = await lstat(path);
+    if (facts.isSymbolicLink()) throw unusable(name, "is a link, and links are not followed");
+    if (!facts.isFile()) throw unusable(name, "is no file");
+    if (facts.size > maxBytes) throw unusable(name, `has ${facts.size} bytes, more than ${maxBytes}`);
+    // Windows has no such flags.
+    const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
+    const file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     try {
-      const facts = await lstat(path);
-      if (facts.isSymbolicLink()) throw unusable(name, "is a link, and links are not followed");
-      if (!facts.isFile()) throw unusable(name, "is no file");
-      if (facts.size > maxBytes) throw unusable(name, `has ${facts.size} bytes, more than ${maxBytes}`);
-      // Windows has no such flags.
-      const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
-      const file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-      try {
-        return await file.readFile();
-      } finally {
-        await file.close();
-      }
-    } catch (error) {
-      if (error instanceof ProviderError) throw error;
-      const code = systemCodeOf(error);
-      if (code === "ENOENT") return null;
-      throw unusable(name, `cannot be read (${code})`);
+      return await file.readFile();
+    } finally {
+      await file.close();
     }
+  } catch (error) {
+    if (error instanceof ProviderError) throw error;
+    const code = systemCodeOf(error);
+    if (code === "ENOENT") return null;
+    throw unusable(name, `cannot be read (${code})`);
   }
 }
 
@@ -276,19 +276,29 @@ function imageName(stem: string, sha256: string, mimeType: keyof typeof IMAGE_EX
   return `${stem}-${sha256.slice(0, 8)}.${IMAGE_EXTENSIONS[mimeType]}`;
 }
 
+/** How long an image may be without its JSON file. */
+const MS_OF_WRITING = 3_600_000;
 const IMAGE_NAME = /^(.+-[0-9a-f]{16})-[0-9a-f]{8}\.(png|jpg|webp)$/;
 
-/** Removes what a killed process has half written: pieces of files, and images that no JSON file names. */
+/**
+ * Removes what a killed process has half written: pieces of files, and images that no JSON file names. What is younger than
+ * an hour stays: another process may be writing it.
+ */
 async function removeUnfinished(directory: string): Promise<void> {
-  await removePartialFiles(directory);
   for (const name of await readdir(directory)) {
     const [, stem] = IMAGE_NAME.exec(name) ?? [];
-    if (stem === undefined) continue;
-    const text = await readFile(join(directory, `${stem}.json`), "utf8").catch((error) => {
-      if (systemCodeOf(error) !== "ENOENT") throw error;
-      return "";
-    });
-    if (!text.includes(name)) await rm(join(directory, name));
+    if (stem === undefined && !isPartialFile(name)) continue;
+    const path = join(directory, name);
+    const facts = await lstat(path).catch(() => null);
+    if (!facts?.isFile() || Date.now() - facts.mtimeMs < MS_OF_WRITING) continue;
+    // What cannot be read is no reason to lose an image. A request for it names the file.
+    const isNamed =
+      stem !== undefined &&
+      (await read(directory, `${stem}.json`, MAX_RECORD_BYTES).then(
+        (text) => text?.includes(name) ?? false,
+        () => true,
+      ));
+    if (!isNamed) await rm(path, { force: true });
   }
 }
 

@@ -1,4 +1,4 @@
-import { copyFile, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, readdir, readFile, rename, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { type ImageRequest, ProviderError } from "../../../src/domain/ports/image-provider.ts";
@@ -237,13 +237,31 @@ describe("the recordings of a directory", () => {
     const others = ["README.md", "owl.png", ".gitattributes"];
     for (const each of others) await writeFile(join(directory, each), "");
     const stem = name.replace("red-fox", "red-owl").replace(".json", "");
-    await writeFile(join(directory, `${stem}-0123abcd.png`), "");
-    await writeFile(join(directory, image.replace(/-[0-9a-f]{8}\.png/, "-0123abcd.png")), "");
-    await writeFile(join(directory, `.${stem}.json.0123456789ab.partial`), "");
+    const unfinished = [
+      `${stem}-0123abcd.png`,
+      image.replace(/-[0-9a-f]{8}\.png/, "-0123abcd.png"),
+      `.${stem}.json.0123456789ab.partial`,
+    ].map((each) => join(directory, each));
+    for (const each of unfinished) await writeFile(each, "");
+    // Another process may be about to write the JSON file that names it.
+    await Recordings.open(directory, inspector, true);
+    expect(await readdir(directory)).toHaveLength(8);
+    for (const each of [...unfinished, picture]) await utimes(each, 1, 1);
     await Recordings.open(directory, inspector, false);
     expect(await readdir(directory)).toHaveLength(8);
     await Recordings.open(directory, inspector, true);
     expect((await readdir(directory)).sort()).toEqual([image, name, ...others].sort());
+  });
+
+  it("[REPLAY-4] keep an old picture whose JSON file is a link, which is not followed", async () => {
+    const { directory, json, picture } = await recorded();
+    const outside = join(await tempDir(), "outside.json");
+    await writeFile(outside, "names no picture");
+    await rm(json);
+    await symlink(outside, json);
+    await utimes(picture, 1, 1);
+    await Recordings.open(directory, inspector, true);
+    expect(await readdir(directory)).toHaveLength(2);
   });
 
   it("[REPLAY-4] are not looked for where there is no directory, a file, or a link", async () => {
