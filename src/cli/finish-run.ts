@@ -3,7 +3,7 @@ import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { EXIT_CODES } from "../contract/errors.ts";
 import { type Cost, costText, formatUsd, microsToNumber, playMoneyField, sumCosts } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
-import { PRESETS } from "../providers/catalogue/catalogue.ts";
+import { findPreset } from "../providers/catalogue/catalogue.ts";
 import { collectRun, type RunOutcome } from "../runs/collect-run.ts";
 import { IMAGES_FOLDER } from "../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
@@ -238,13 +238,14 @@ const STEPS: Readonly<
   },
 };
 
-/** A new directory remembers neither the upstream of a run nor its model. */
+/** A new directory remembers neither the upstream of a run nor its model, unless that is the upstream's first. */
 function makerOf({ upstream, request }: RunState): (string | Flag)[] {
-  if (upstream === undefined) return [];
-  const first = PRESETS.find(({ name }) => name === upstream)?.models[0]?.id;
-  const model =
-    request === null || request.model === first ? [] : [{ flag: "--model" } as const, request.model];
-  return [{ flag: "--upstream" }, upstream, ...model];
+  const first = findPreset(upstream)?.models[0]?.id;
+  const isUsual = request === null || request.model === first;
+  return [
+    ...(isUsual ? [] : [{ flag: "--model" } as const, request.model]),
+    ...(upstream === undefined ? [] : [{ flag: "--upstream" } as const, upstream]),
+  ];
 }
 
 /** The advice for images that are lost. */
