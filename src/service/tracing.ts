@@ -1,4 +1,4 @@
-import { wantsTraces } from "../environment.ts";
+import { beginTraces } from "../environment.ts";
 import { systemClock } from "../kernel/clock.ts";
 import type { Log } from "../kernel/log.ts";
 import { readVersion } from "../kernel/package-file.ts";
@@ -6,7 +6,7 @@ import { setTracer, type Tracer } from "../kernel/tracing.ts";
 
 /** An optional package: only those install it who have a collector. Its later versions need Node 22. */
 const PACKAGE = "@opentelemetry/sdk-node@0.223";
-/** How long a stop waits at most for a collector that does not answer. */
+/** How long an export may take, and how long a stop waits for the last one. */
 const FLUSH_MS = 2000;
 /** A collector that is away is reported this often at most. */
 const REPORT_EVERY_MS = 10 * 60_000;
@@ -18,7 +18,7 @@ type Sdk = typeof import("@opentelemetry/sdk-node");
  * none. Without the package it warns once, and there are no spans. Nothing waits for a collector, except `close` for 2 s.
  */
 export async function openTracing(log: Log): Promise<{ close(graceMs: number): Promise<void> } | null> {
-  if (!wantsTraces()) return null;
+  if (!beginTraces(FLUSH_MS)) return null;
   let sdk: Sdk;
   try {
     sdk = await import("@opentelemetry/sdk-node");

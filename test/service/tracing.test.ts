@@ -139,7 +139,7 @@ describe("traces", () => {
     const { fake, stop, submit } = await serve({
       // Nothing listens there.
       OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "http://127.0.0.1:1/v1/traces",
-      OTEL_EXPORTER_OTLP_TIMEOUT: "300",
+      OTEL_LOG_LEVEL: "debug",
       OTEL_BSP_SCHEDULE_DELAY: "50",
     });
     expect(await submit()).toMatchObject({ code: 0 });
@@ -147,6 +147,16 @@ describe("traces", () => {
     const { code, stderr } = await stop();
     expect(code).toBe(0);
     expect(stderr.match(/traces do not reach their collector/g)).toHaveLength(1);
+  });
+
+  it("[TRACE-3] a collector that never answers keeps no process from its end", async () => {
+    const url = await listening(createServer(() => {}));
+    const { submit, stop } = await serve({
+      OTEL_EXPORTER_OTLP_ENDPOINT: url,
+      OTEL_EXPORTER_OTLP_TIMEOUT: "600000",
+    });
+    expect(await submit()).toMatchObject({ code: 0 });
+    expect((await stop()).code).toBe(0);
   });
 
   it.each([{ OTEL_SDK_DISABLED: "true" }, { OTEL_TRACES_EXPORTER: "none" }])(
