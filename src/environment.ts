@@ -97,3 +97,17 @@ export function environmentWith(extra: Readonly<Record<string, string | undefine
 export function poolThreads(): number {
   return Number(process.env.UV_THREADPOOL_SIZE || 4);
 }
+
+/**
+ * Whether the standard variables of OpenTelemetry name a collector for traces. Its SDK reads them, and all others, itself:
+ * then nothing here tells it to write to standard output, and no export takes longer than `mostMs`, which would delay a stop.
+ */
+export function beginTraces(mostMs: number, env: NodeJS.ProcessEnv = process.env): boolean {
+  const endpoint = env.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT || env.OTEL_EXPORTER_OTLP_ENDPOINT;
+  const isOff = env.OTEL_SDK_DISABLED?.trim().toLowerCase() === "true";
+  if (!endpoint || isOff || (env.OTEL_TRACES_EXPORTER || "otlp") !== "otlp") return false;
+  delete env.OTEL_LOG_LEVEL;
+  const asked = Number(env.OTEL_EXPORTER_OTLP_TRACES_TIMEOUT || env.OTEL_EXPORTER_OTLP_TIMEOUT || mostMs);
+  env.OTEL_EXPORTER_OTLP_TRACES_TIMEOUT = String(asked > 0 && asked < mostMs ? asked : mostMs);
+  return true;
+}

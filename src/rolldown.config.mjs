@@ -12,8 +12,9 @@ const common = {
     "pg-native",
     "pg-cloudflare",
     "react-devtools-core",
-    // An optional peer.
+    // Optional peers.
     "@aws-sdk/credential-provider-node",
+    "@opentelemetry/sdk-node",
   ],
   // Some libraries have a form with `require` beside their modules, which cannot be bundled.
   resolve: { mainFields: ["module", "main"] },

@@ -24,30 +24,52 @@ interface CheckReport {
   problems: string[];
 }
 
-/** The batches whose items, money and history are read at once. */
-const AT_ONCE = 500;
+/** So many batches are one statement of the database: larger ones could exceed the time that a server gives to one. */
+const AT_ONCE = 2000;
 
-/** Verifies everything that must always be true of money, batches, items and files. Changes nothing. */
-export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise<CheckReport> {
+/** The steps of a history that the lifecycle allows. */
+const STEPS = TRANSITIONS.flatMap(({ from, to }) => from.map((each) => `${each}>${to}`));
+
+/** Yields the batches that may be wrong, in windows of all batches. `done`: how many percent come before the end of the window. */
+export async function* doubtfulBatches(now: Pick<Repositories, "audit">) {
+  const lastSeq = await now.audit.lastSeq();
+  for (let afterSeq = 0; afterSeq < lastSeq; afterSeq += AT_ONCE) {
+    const window = { afterSeq, toSeq: afterSeq + AT_ONCE };
+    const done = Math.min(100, Math.floor((100 * window.toSeq) / lastSeq));
+    yield { window, batches: await now.audit.doubtful(STEPS, window), done };
+  }
+}
+
+/**
+ * Verifies everything that must always be true of money, batches, items and files. Changes nothing. The database finds the
+ * batches that may be wrong, and only these are read. `onProgress` is called when a step begins or has come further.
+ */
+export async function checkInvariants(
+  stores: Stores,
+  blobs: BlobStore,
+  onProgress: (text: string) => void = () => {},
+): Promise<CheckReport> {
+  onProgress("checking money and batches");
   const { outputs, ...report } = await stores.snapshot(async (now) => {
     const accounts = await now.accounts.list();
-    const batches = await now.batches.all();
+    const sums = new Map((await now.audit.accounts()).map((each) => [each.accountId, each]));
     const problems: string[] = [];
-    const ofAccounts = groupBy(batches, ({ accountId }) => accountId);
     for (const account of accounts)
-      problems.push(...(await accountProblems(now, account, ofAccounts.get(account.id) ?? [])));
+      problems.push(...(await accountProblems(now, account, sums.get(account.id))));
     const outputs: OutputRecord[] = [];
-    for (let from = 0; from < batches.length; from += AT_ONCE) {
-      const some = batches.slice(from, from + AT_ONCE);
-      problems.push(...(await batchProblems(now, some)));
-      const kept = some.filter(({ status }) => status !== "output_deleted").map(({ id }) => id);
-      for (const output of await now.outputs.ofBatches(kept)) outputs.push(output);
+    for await (const { window, batches, done } of doubtfulBatches(now)) {
+      onProgress(`checking money and batches: ${done} %`);
+      if (batches.length > 0) problems.push(...(await batchProblems(now, batches)));
+      for (const output of await now.audit.keptOutputs(window)) outputs.push(output);
     }
-    return { accounts: accounts.length, batches: batches.length, problems, outputs };
+    const batches = [...sums.values()].reduce((sum, each) => sum + each.batches, 0);
+    return { accounts: accounts.length, batches, problems, outputs };
   });
   const read = async (output: OutputRecord) => ({ output, isGood: await isIntact(blobs, output) });
   const images = readAhead(outputs, { sizeOf: ({ sizeBytes }) => sizeBytes, read });
+  let done = 0;
   for await (const { output, isGood } of images) {
+    onProgress(`reading images: ${++done} of ${outputs.length}`);
     const { batchId, itemId, blobKey } = output;
     if (isGood) continue;
     if ((await stores.read.batches.byId(batchId))?.status === "output_deleted") continue;
@@ -59,41 +81,35 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
   return { ...report, images: outputs.length };
 }
 
-/** Returns what is wrong with an account, and with the money of its batches and real-time requests. */
+type AccountSums = Awaited<ReturnType<Repositories["audit"]["accounts"]>>[number];
+
+/** Returns what is wrong with an account, and with the money of its real-time requests. */
 async function accountProblems(
   now: Repositories,
   account: AccountRecord,
-  batches: readonly BatchRecord[],
+  sums: AccountSums | undefined,
 ): Promise<string[]> {
+  const { balanceMicroUsd = 0, heldMicroUsd = 0, openMicroUsd = 0 } = sums ?? {};
   const isOwn = ({ accountId }: { accountId: string }) => accountId === account.id;
-  const entries = await now.ledger.list({ accountId: account.id });
-  const holds = (await now.realtimeHolds.list()).filter(isOwn);
+  const holds = new Map((await now.realtimeHolds.list()).filter(isOwn).map((hold) => [hold.id, hold]));
   const usage = groupBy(await now.usage.list({ accountId: account.id }), ({ realtimeId }) => realtimeId);
-  const open = batches.filter(({ settledAtMs }) => settledAtMs === null);
-  const unfinished = open.reduce((sum, { holdMicroUsd }) => sum + holdMicroUsd, 0) + amountOf(holds);
-  const balance = entries.reduce((sum, entry) => sum + entry.balanceChangeMicroUsd, 0);
-  const held = entries.reduce((sum, entry) => sum + entry.heldChangeMicroUsd, 0);
   const wrong = (what: string, is: number, should: number) =>
     is === should ? [] : [`account ${account.name}: ${what} is ${is}, should be ${should} (micro-dollars)`];
-  const moved = sumsByHolder(entries);
-  const sumsOf = (id: string) => moved.get(id) ?? NOTHING;
-  const batchIds = new Set(batches.map(({ id }) => id));
-  const requests = new Set([...moved.keys(), ...holds.map(({ id }) => id), ...usage.keys()]);
+  const moved = sumsByHolder(await now.audit.requestEntries(account.id));
+  const requests = new Set([...moved.keys(), ...holds.keys(), ...usage.keys()]);
   return [
-    ...wrong("balance", account.balanceMicroUsd, balance),
-    ...wrong("held amount", account.heldMicroUsd, held),
-    ...wrong("held amount against unfinished work", held, unfinished),
-    ...(account.balanceMicroUsd < 0 ? [`account ${account.name}: the balance is negative`] : []),
-    ...batches.flatMap((batch) =>
-      moneyProblems(batch, sumsOf(batch.id)).map((what) => `batch ${batch.id}: ${what}`),
+    ...wrong("balance", account.balanceMicroUsd, balanceMicroUsd),
+    ...wrong("held amount", account.heldMicroUsd, heldMicroUsd),
+    ...wrong(
+      "held amount against unfinished work",
+      heldMicroUsd,
+      openMicroUsd + amountOf([...holds.values()]),
     ),
-    ...[...requests]
-      .filter((id) => !batchIds.has(id))
-      .flatMap((id) => {
-        const hold = holds.find((each) => each.id === id);
-        const problems = requestProblems(sumsOf(id), hold, usage.get(id));
-        return problems.map((what) => `real-time request ${id}: ${what}`);
-      }),
+    ...(account.balanceMicroUsd < 0 ? [`account ${account.name}: the balance is negative`] : []),
+    ...[...requests].flatMap((id) => {
+      const problems = requestProblems(moved.get(id) ?? NOTHING, holds.get(id), usage.get(id));
+      return problems.map((what) => `real-time request ${id}: ${what}`);
+    }),
   ];
 }
 
@@ -158,13 +174,16 @@ function requestProblems(
   ];
 }
 
-/** Returns what is wrong with the items and the history of each batch, in their order. */
+/** Returns what is wrong with the money, the items and the history of each batch, in their order. */
 async function batchProblems(now: Repositories, batches: readonly BatchRecord[]): Promise<string[]> {
   const ids = batches.map(({ id }) => id);
   const totals = groupBy(await now.items.totals(ids), ({ batchId }) => batchId);
   const events = groupBy(await now.batches.events(...ids), ({ batchId }) => batchId);
+  const entries = groupBy(await now.ledger.list({ batchIds: ids }), ({ batchId }) => batchId ?? "");
   return batches.flatMap((batch) => {
+    const own = (entries.get(batch.id) ?? []).filter(({ accountId }) => accountId === batch.accountId);
     const problems = [
+      ...moneyProblems(batch, sumsByHolder(own).get(batch.id) ?? NOTHING),
       ...countProblems(batch, totals.get(batch.id) ?? []),
       ...historyProblems(batch, events.get(batch.id) ?? []),
     ];

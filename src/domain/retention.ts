@@ -109,18 +109,21 @@ interface SweepTimes {
   expiredMs?: { links?: number; answers?: number };
 }
 
-/** Removes what a process has stored but not recorded. Younger things may be about to be recorded. */
-export async function removeUnrecorded({ stores, blobs }: SweepDeps, olderThanMs: number): Promise<void> {
+/** Removes what a process has stored but not recorded. Younger things may be about to be recorded. Returns how many there were. */
+export async function removeUnrecorded({ stores, blobs }: SweepDeps, olderThanMs: number): Promise<number> {
   const { files, linkedImages, keyedRequests } = stores.read;
   const answers = (await keyedRequests.answered()).map(({ realtimeId }) => KEPT.answers.prefix + realtimeId);
   const known = new Set([...(await files.blobKeys()), ...answers]);
+  let removed = 0;
   for (const kind of Object.values(KEPT)) {
     for (const { key, ageMs } of await blobs.list(kind.prefix)) {
       if (ageMs < olderThanMs || known.has(key)) continue;
       if (kind === KEPT.links && (await linkedImages.find(key.slice(kind.prefix.length))) !== null) continue;
       await blobs.delete(key);
+      removed++;
     }
   }
+  return removed;
 }
 
 /** Finds what is kept for a time, and is missing or has other bytes than recorded. Returns a line for each. */

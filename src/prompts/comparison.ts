@@ -1,3 +1,5 @@
+import { OPTION_FIELDS } from "./options.ts";
+
 /** An image that may be a variant of others. */
 interface Comparable {
   /** Null when it is not known. */
@@ -56,7 +58,10 @@ export function compareImages<Image extends Comparable>(images: readonly Image[]
   return isComparison ? { columns, rows } : null;
 }
 
-/** The variables that make the columns: as many as fit, from the one that changes fastest. The model is always the first. */
+/**
+ * The variables that make the columns: as many as fit, from the one that changes fastest. The model is always the first;
+ * beside it stand options alone, so that a row has one prompt.
+ */
 function columnNames(images: readonly Comparable[]): string[] {
   const seen = new Map<string, Set<string>>();
   for (const { variant } of images)
@@ -64,7 +69,9 @@ function columnNames(images: readonly Comparable[]): string[] {
   const differs = (name: string) =>
     (seen.get(name)?.size ?? 0) > 1 || images.some(({ variant }) => !variant.values.has(name));
   const names = [...seen.keys()].filter(differs);
-  const byRank = [...names.filter((name) => name !== "model"), ...names.filter((name) => name === "model")];
+  const byRank = names.includes("model")
+    ? [...names.filter((name) => (OPTION_FIELDS as readonly string[]).includes(name)), "model"]
+    : names;
   let chosen: string[] = [];
   for (const name of byRank.reverse()) {
     const more = [name, ...chosen];

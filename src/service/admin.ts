@@ -22,6 +22,7 @@ import { type Ids, randomIds } from "../kernel/ids.ts";
 import { systemCodeOf } from "../kernel/system-errors.ts";
 import { withApiCode } from "../server/http/errors.ts";
 import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
+import { repairStorage } from "./storage/repair.ts";
 
 export { DEFAULT_ACCOUNT };
 export type Account = AccountRecord;
@@ -86,8 +87,10 @@ export interface Admin {
     /** The names of the providers that draw. */
     drawings: ReadonlySet<string>;
   }): Promise<UsageLine[]>;
-  /** Throws `INVALID_CONFIG` for the bucket of another database. */
-  check(): ReturnType<typeof checkInvariants>;
+  /** Throws `INVALID_CONFIG` for the bucket of another database. See `checkInvariants`. */
+  check(onProgress?: (text: string) => void): ReturnType<typeof checkInvariants>;
+  /** See `repairStorage`. Throws as `check` does, and `STORAGE_FAILED` for a damaged database. */
+  repair(): ReturnType<typeof repairStorage>;
   close(): Promise<void>;
 }
 
@@ -206,18 +209,33 @@ function adminOf(data: OpenStorage, deps: { clock: Clock; ids: Ids }): Omit<Admi
       });
       return lines.sort((a, b) => (a.key < b.key ? -1 : 1));
     },
-    check: () => checkAll(data),
+    check: (onProgress) => checkAll(data, onProgress),
+    repair: async () => {
+      const [problem] = await data.integrityProblems().catch((error) => [damageOf(error).message]);
+      if (problem !== undefined) {
+        const message = `The database file is damaged, and so nothing was repaired: ${problem}.`;
+        throw new ImgbatchError("STORAGE_FAILED", message);
+      }
+      await data.refuseForeignBucket();
+      return repairStorage(data).catch((error) => {
+        throw withApiCode(error);
+      });
+    },
     close: () => data.close(),
   };
 }
 
 /** Checks the database file first: its content can be read only as far as the file is intact. */
-async function checkAll(data: OpenStorage): ReturnType<typeof checkInvariants> {
+async function checkAll(
+  data: OpenStorage,
+  onProgress: (text: string) => void = () => {},
+): ReturnType<typeof checkInvariants> {
+  onProgress("checking the database");
   const ofFile = await data.integrityProblems().catch(damageOf);
   const problems = Array.isArray(ofFile) ? ofFile : [`the database file is damaged: ${ofFile.message}`];
   try {
     await data.refuseForeignBucket();
-    const report = await checkInvariants(data.stores, data.blobs);
+    const report = await checkInvariants(data.stores, data.blobs, onProgress);
     return { ...report, problems: [...problems, ...report.problems] };
   } catch (error) {
     // The check of the file covers neither JSON in a column (a syntax error) nor the names of tables and columns.

@@ -12,6 +12,7 @@ import { sharpConverter } from "../imaging/sharp-images.ts";
 import { thumbnail } from "../imaging/thumbnail.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
 import { packageFile } from "../kernel/package-file.ts";
+import { tracer } from "../kernel/tracing.ts";
 import { identitiesOf } from "../providers/registry.ts";
 import { buildApp } from "../server/app.ts";
 import { EventHub } from "../server/console/event-hub.ts";
@@ -108,6 +109,7 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     cancel: (batchId) => scheduler.cancel(batchId, workers.notifyOthers),
     endJobs: (batchId) => scheduler.endJobs(batchId, workers.notifyOthers),
     onBatchCreated: (batch) => {
+      tracer.note({ "imgbatch.batch.id": batch.id });
       feed.publish({ type: "batch", batchId: batch.id, status: "queued" });
       scheduler.wake(batch.id);
       workers.notifyOthers();

@@ -14,6 +14,7 @@ import { storageFailure } from "../storage/disk-trouble.ts";
 import { type LiveView, openApi } from "./api-part.ts";
 import { feedLog } from "./pino-log.ts";
 import { openOwnStorage } from "./storage/open-storage.ts";
+import { openTracing } from "./tracing.ts";
 import { openWorkers, runAll } from "./workers-part.ts";
 
 /** How long a process that stops still takes requests beside others: by then their proxy has seen that it is not ready. */
@@ -122,6 +123,9 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
         .map((part) => () => part.close(graceMs)),
     );
   try {
+    // A command with a service of its own is not traced.
+    const tracing = options.announceUrl ? await openTracing(log) : null;
+    if (tracing !== null) parts.push(tracing);
     const stored = await openOwnStorage(storage, {
       directory: dataDirectory,
       ...(options.clock ? { clock: options.clock } : {}),

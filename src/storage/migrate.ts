@@ -5,9 +5,9 @@ import { type SqlDatabase, type SqlSession, written } from "./dialects/sql-sessi
 import { foundation } from "./foundation.ts";
 
 /** The row of `schema_migrations` for the tables of `foundation`. */
-const FOUNDATION = "0.1.0";
-/** The first steps of programs before 0.1.0. */
-const BEFORE = ["001-foundation", "foundation"];
+const FOUNDATION = "0.1.0-2";
+/** The first steps of programs before the release of 0.1.0. */
+const BEFORE = ["001-foundation", "foundation", "0.1.0"];
 
 /** Fixed id of the advisory lock, unlike that of any other program in the same database. */
 const LOCK = 5_104_391_287;

@@ -3,6 +3,7 @@ import type { Repositories, Stores, Transaction } from "../domain/ports/stores.t
 import { arrayOf } from "./dialects/postgres-session.ts";
 import { prepared, type SqlDatabase, type SqlSession, type Values } from "./dialects/sql-session.ts";
 import { accountRepositories } from "./repositories/accounts.ts";
+import { auditRepository } from "./repositories/audit.ts";
 import { batchRepository } from "./repositories/batches.ts";
 import { fileRepositories } from "./repositories/files.ts";
 import { itemRepository } from "./repositories/items.ts";
@@ -53,6 +54,7 @@ function repositoriesOf(session: SqlSession, { clockMs }: Pick<SqlDatabase, "clo
     ...fileRepositories(session),
     ...providerRepositories(session),
     ...realtimeRepositories(session),
+    audit: auditRepository(session),
     ...workerRepositories(session, () => clockMs(session)),
     touch: () =>
       session.run(session.build.updateTable("database_identity").set((eb) => ({ id: eb.ref("id") }))),

@@ -3,9 +3,12 @@ import { failLeased, outputsPrefix } from "../domain/batches/finish-item.ts";
 import { DRAWINGS, identityOf, isPaid, providerModel } from "../domain/models.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { removeUnrecorded } from "../domain/retention.ts";
+import { groupBy } from "../kernel/json.ts";
 import { createYield } from "../kernel/pacing.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { UNKNOWN_OUTCOME } from "./items/make-item.ts";
+
+type Stored = Pick<WorkerDeps, "stores" | "blobs">;
 
 /** A worker that was killed while it stored an image of a batch that had just stopped leaves a file without a row. */
 const STOPPED_LATELY_MS = 24 * 3_600_000;
@@ -100,24 +103,21 @@ export async function removeOrphansOf(deps: WorkerDeps, batch: string): Promise<
 
 /**
  * Removes what requests have stored that were never accepted: their process died before the commit. Younger things may be
- * those of requests that are being accepted by another process; a process that is alone takes 0 before its first request.
+ * those of requests that are being accepted by another process; a process that is alone takes 0 before its first request. Returns how many files these were.
  */
-export async function removeUnknown(deps: WorkerDeps, olderThanMs: number): Promise<void> {
-  await removeUnknownInputs(deps, olderThanMs);
-  await removeUnrecorded(deps, olderThanMs);
+export async function removeUnknown(deps: Stored, olderThanMs: number): Promise<number> {
+  return (await removeUnknownInputs(deps, olderThanMs)) + (await removeUnrecorded(deps, olderThanMs));
 }
 
-async function removeUnknownInputs({ stores, blobs }: WorkerDeps, olderThanMs: number): Promise<void> {
-  /** Batch id → the age of its youngest input. */
-  const ages = new Map<string, number>();
-  for (const { key, ageMs } of await blobs.list("inputs/")) {
-    const id = key.split("/")[1] ?? "";
-    ages.set(id, Math.min(ageMs, ages.get(id) ?? ageMs));
-  }
-  for (const [id, ageMs] of ages) {
-    if (ageMs < olderThanMs || (await stores.read.batches.byId(id)) !== null) continue;
+async function removeUnknownInputs({ stores, blobs }: Stored, olderThanMs: number): Promise<number> {
+  let removed = 0;
+  for (const [id, inputs] of groupBy(await blobs.list("inputs/"), ({ key }) => key.split("/")[1] ?? "")) {
+    const isOld = inputs.every(({ ageMs }) => ageMs >= olderThanMs);
+    if (!isOld || (await stores.read.batches.byId(id)) !== null) continue;
     await blobs.deleteAll(`inputs/${id}/`);
+    removed += inputs.length;
   }
+  return removed;
 }
 
 /** Batches whose images are not made yet. */

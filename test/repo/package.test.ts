@@ -3,6 +3,7 @@ import { cp, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/pr
 import { dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
+import { startNode } from "../support/processes.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const REPOSITORY = resolve(import.meta.dirname, "../..");
@@ -75,6 +76,17 @@ describe("the package", { timeout: 180_000 }, () => {
         /AWS_ACCESS_KEY_ID is not set.*\n.*npm install --global @aws-sdk\/credential-provider-node/,
       ),
     ]);
+
+    // Traces are never needed: without their package the service starts all the same.
+    const traced = { ...keyless, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" };
+    const untraced = startNode([program, "serve", "--port", "0"], { cwd: directory, env: traced });
+    const { url } = JSON.parse(await untraced.line()) as { url: string };
+    expect((await fetch(`${url}/healthz`)).status).toBe(200);
+    untraced.child.kill("SIGTERM");
+    const { code, stderr } = await untraced.exited;
+    expect(code).toBe(0);
+    const warnings = stderr.split("\n").filter((line) => line.includes('"level":"warn"'));
+    expect(warnings).toEqual([expect.stringContaining("npm install --global @opentelemetry/sdk-node@0.223")]);
 
     // A compiled part that is missing is told in two lines, with what to do.
     for (const [part, advice] of [

@@ -23,8 +23,10 @@ function gatedProvider(options: { name?: string; model?: string; concurrency?: n
   const mayGo = gate();
   const image = tinyPng();
   provider.answer = async (_, signal) => {
-    signal.addEventListener("abort", () => mayGo.fail(signal.reason));
-    await mayGo.promise;
+    const stopped = new Promise<never>((_, reject) => {
+      signal.addEventListener("abort", () => reject(signal.reason));
+    });
+    await Promise.race([mayGo.promise, stopped]);
     return made(await image);
   };
   return { provider, mayGo };

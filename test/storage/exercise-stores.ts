@@ -420,7 +420,11 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       ]);
     });
     await read.outputs.ofBatch("b1");
-    await read.outputs.ofBatches(["b1"]);
+    await read.audit.lastSeq();
+    await read.audit.keptOutputs({ afterSeq: 0, toSeq: 9 });
+    await read.audit.doubtful(["queued>running"], { afterSeq: 0, toSeq: 9 });
+    await read.audit.accounts();
+    await read.audit.requestEntries("a1");
     await read.outputs.ofItem(ids[0] ?? 0);
     await read.outputs.ofItems([ids[0] ?? 0]);
     await read.outputs.ofItems([]);

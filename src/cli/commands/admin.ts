@@ -87,7 +87,14 @@ export const command: CommandDetails = withStorage({
     {
       name: "check",
       summary: "verify that money, batches and files agree",
-      examples: ["imgbatch admin check --data ./data"],
+      options: [
+        {
+          flags: "--repair",
+          description:
+            "first correct the counts of batches, and remove files that no row names and that are older than an hour",
+        },
+      ],
+      examples: ["imgbatch admin check --data ./data", "imgbatch admin check --repair"],
       exits: ["someFailed"],
       run: check,
     },
@@ -257,7 +264,12 @@ const USAGE_COLUMNS: readonly Column<UsageLine>[] = [
 /** `imgbatch admin check`: verifies every invariant of a data directory. A service may run on it meanwhile. */
 function check(context: CommandContext): Promise<CommandResult> {
   return withAdmin(context, { mayCreate: false, readsImages: true }, async (admin, directory) => {
-    const { accounts, batches, images, problems } = await admin.check();
+    const { clock, output } = context;
+    const sinceMs = clock.nowMs();
+    const repaired = context.options.repair ? await admin.repair() : null;
+    const { accounts, batches, images, problems } = await admin
+      .check((text) => output.progress(text, sinceMs))
+      .finally(() => output.settle());
     const summary = [
       counted(accounts, "account"),
       counted(batches, "batch", "batches"),
@@ -266,10 +278,19 @@ function check(context: CommandContext): Promise<CommandResult> {
     const isFine = problems.length === 0;
     return {
       exitCode: isFine ? EXIT_CODES.ok.code : EXIT_CODES.someFailed.code,
-      json: { data: directory, accounts, batches, images, problems },
-      lines: isFine
-        ? [`ok: ${summary}`]
-        : [...problems, `${counted(problems.length, "problem")} in ${summary}`],
+      json: {
+        ...{ data: directory, accounts, batches, images, problems },
+        ...(repaired ? { repaired: { files: repaired.files, batches: repaired.batchIds } } : {}),
+      },
+      lines: [
+        ...(repaired?.batchIds.map((id) => `repaired: the counts of batch ${id}`) ?? []),
+        ...(repaired && repaired.files > 0
+          ? [`removed: ${counted(repaired.files, "file")} that no row names`]
+          : []),
+        ...(isFine
+          ? [`ok: ${summary}`]
+          : [...problems, `${counted(problems.length, "problem")} in ${summary}`]),
+      ],
       next: isFine ? null : "stop the service and put a backup of the data directory in its place",
     };
   });

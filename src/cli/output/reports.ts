@@ -105,7 +105,7 @@ export async function loadThumbnail(): Promise<MakeThumbnail | null> {
     const { Decoding } = await import("../../imaging/decoding.ts");
     const { thumbnail } = await import("../../imaging/thumbnail.ts");
     const decoding = new Decoding();
-    return (bytes, maxEdgePx) => thumbnail(bytes, maxEdgePx, decoding);
+    return (bytes, maxEdgePx) => thumbnail(bytes, maxEdgePx, decoding, { keepsAlpha: true });
   } catch {
     return null;
   }

@@ -1,4 +1,5 @@
 import type { BatchStatus, ItemError } from "../../contract/statuses.ts";
+import { tracer } from "../../kernel/tracing.ts";
 import { isIntact, readAhead } from "../downloads/piece-stream.ts";
 import { nameImages } from "../downloads/zip.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
@@ -58,12 +59,14 @@ async function failDamaged(
  * released, and the batch is `completed`. Repeating it changes nothing.
  */
 export function settleBatch(stores: Stores, batchId: string, end: BatchEnd): Promise<boolean> {
-  return stores.write(async (tx) => {
-    const batch = await tx.batches.locked(batchId);
-    if (batch?.status !== "settling") return false;
-    return (await moveBatch(tx, batch, "completed", end.nowMs, { outputsExpireAtMs: end.outputsExpireAtMs }))
-      .isMoved;
-  });
+  const settle = () =>
+    stores.write(async (tx) => {
+      const batch = await tx.batches.locked(batchId);
+      if (batch?.status !== "settling") return false;
+      const { nowMs, outputsExpireAtMs } = end;
+      return (await moveBatch(tx, batch, "completed", nowMs, { outputsExpireAtMs })).isMoved;
+    });
+  return tracer.span("settle", { "imgbatch.batch.id": batchId }, settle, { parent: null });
 }
 
 /**

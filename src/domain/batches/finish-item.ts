@@ -1,4 +1,5 @@
 import type { ItemError } from "../../contract/statuses.ts";
+import { tracer } from "../../kernel/tracing.ts";
 import { type Call, recordCalls } from "../health/calls.ts";
 import { lendImage, type MadeImage } from "../images/output-images.ts";
 import type { FinishedItem } from "../ports/batches.ts";
@@ -93,8 +94,25 @@ type Priced = Pick<BatchRecord, "model" | "price">;
  * Stores the images of an item and records its success. The files are durable before the row names them. Returns null
  * when the lease was lost (the item was cancelled, or leased again): then the files are removed.
  */
-export async function finishItem(
-  deps: { stores: Stores; blobs: BlobStore; finishes: ReturnType<typeof groupFinishes> },
+export function finishItem(
+  deps: FinishDeps,
+  batch: Priced,
+  item: LeasedItem,
+  made: MadeItem,
+  nowMs: () => number,
+): Promise<"success" | null> {
+  const ids = { "imgbatch.batch.id": item.batchId, "imgbatch.item.id": item.id };
+  return tracer.span("store", ids, () => store(deps, batch, item, made, nowMs));
+}
+
+interface FinishDeps {
+  stores: Stores;
+  blobs: BlobStore;
+  finishes: ReturnType<typeof groupFinishes>;
+}
+
+async function store(
+  deps: FinishDeps,
   batch: Priced,
   item: LeasedItem,
   made: MadeItem,

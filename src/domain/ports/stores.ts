@@ -15,6 +15,7 @@ import type {
   RetentionTime,
   UsageRecord,
 } from "../records.ts";
+import type { AuditRepository } from "./audit.ts";
 import type { BatchRepository, ItemRepository, UpstreamJobRepository } from "./batches.ts";
 
 /**
@@ -58,6 +59,7 @@ export interface Repositories {
   uploads: UploadRepository;
   requestCounts: RequestCountRepository;
   workers: WorkerRepository;
+  audit: AuditRepository;
   /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;
 }
@@ -121,8 +123,6 @@ interface OutputRepository {
   insertMany(outputs: readonly OutputRecord[]): Promise<void>;
   /** In request order, then by image index. */
   ofBatch(batchId: string): Promise<OutputRecord[]>;
-  /** Those of many batches, in no order. */
-  ofBatches(batchIds: readonly string[]): Promise<OutputRecord[]>;
   ofItem(itemId: number): Promise<OutputRecord[]>;
   /** By image index. */
   ofItems(itemIds: readonly number[]): Promise<OutputRecord[]>;

@@ -6,6 +6,7 @@ import { type GeneratedImages, ProviderError } from "../../domain/ports/image-pr
 import { type Answer, beginningOf, ConnectionError, type Engine, send } from "../../http/transport.ts";
 import { overConnections } from "../../http/undici-engine.ts";
 import { aside } from "../../kernel/pacing.ts";
+import { tracer } from "../../kernel/tracing.ts";
 import type { AdapterDeps } from "./adapter.ts";
 import { isPrivateAddress, isPrivateHost, publicOnly } from "./addresses.ts";
 import { AnswerImages, type ImagesJson, imagesJson, withImages } from "./answer-images.ts";
@@ -171,9 +172,20 @@ export class UpstreamHttp {
     const url = this.#urlOf(request.path);
     if (await this.leadsInside(url))
       throw ambiguous(this.name, "an address that is not of the public internet");
-    const answer = await this.send(this.connectionsTo(url), url, request, signal, onSent, silenceMs);
-    if (!answer.ok) throw this.#error(answer, await this.#readError(answer), request.asked);
-    return answer;
+    const { method = "GET" } = request;
+    const facts = {
+      "imgbatch.provider": this.name,
+      "http.request.method": method,
+      "server.address": url.hostname,
+    };
+    const ask = async () => {
+      const sent = { ...request, headers: { ...tracer.headers(), ...request.headers } };
+      const answer = await this.send(this.connectionsTo(url), url, sent, signal, onSent, silenceMs);
+      tracer.note({ "http.response.status_code": answer.status });
+      if (!answer.ok) throw this.#error(answer, await this.#readError(answer), request.asked);
+      return answer;
+    };
+    return tracer.span("upstream call", facts, ask, { kind: "client" });
   }
 
   /** Throws for a success without JSON, or with an error in it. */

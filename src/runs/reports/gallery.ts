@@ -262,7 +262,8 @@ function picture(id: string, file: ResultFile, source: string): string {
   const name = escapeMarkup(`Open ${id}`);
   const { width, height } = file;
   const sized = width === null || height === null ? "" : ` width="${width}" height="${height}"`;
-  return `<a class="pic" href="${href}" aria-label="${name}"><img src="${escapeMarkup(source)}" alt=""${sized} loading="lazy" decoding="async"></a>`;
+  const tall = (height ?? 0) > (width ?? 0) ? ' class="tall"' : "";
+  return `<a class="pic" href="${href}" aria-label="${name}"><img${tall} src="${escapeMarkup(source)}" alt=""${sized} loading="lazy" decoding="async"></a>`;
 }
 
 function failurePanel({ code, message }: { code: string; message: string }): string {

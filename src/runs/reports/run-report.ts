@@ -125,13 +125,15 @@ export function buildReport(facts: ReportFacts): RunReport {
   const made = lines.filter(({ files }) => files.length > 0);
   const provider = sameOf(made.map((line) => line.provider));
   const version = sameOf(made.map((line) => line.model_version));
-  const models = new Set<string>(facts.model === null ? [] : [facts.model]);
+  const usual = runState.request?.model ?? runState.model ?? facts.model;
+  const asModel = (id: string) => input.get(id)?.model ?? usual;
+  const used = new Set(lines.map(({ custom_id }) => asModel(custom_id)));
+  const models = [...new Set([usual, ...used])].filter((model) => model !== null && used.has(model));
   const images = lines.map((line): ReportImage => {
     const asked = input.get(line.custom_id);
     const prompt = asked === undefined ? null : truncateCodePoints(asked.prompt, promptChars, "…");
     const at = fileLineOf(asked?.source);
-    const model = asked?.model ?? facts.model;
-    if (model !== null) models.add(model);
+    const model = asModel(line.custom_id);
     const { custom_id: id, files, error, status, notes = [] } = line;
     const reason = error ?? { code: "NO_IMAGE", message: `This image has no file (${status}).` };
     return {
@@ -154,7 +156,7 @@ export function buildReport(facts: ReportFacts): RunReport {
       ...models,
       // Some name the model in its version.
       ...[version, provider].filter(
-        (name) => name !== null && ![...models].some((id) => name.startsWith(id)),
+        (name) => name !== null && !models.some((id) => id !== null && name.startsWith(id)),
       ),
     ] as string[],
     batches: runState.batches.flatMap(({ id, status }) =>
@@ -197,7 +199,8 @@ function optionTexts(asked: AskedImage | undefined, madeWith: number | undefined
 
 /** Without what the head of the report, or the column, says already. */
 function originOf({ provider, model_version, seed }: EndedImage, known: (string | null)[]): string[] {
-  const facts = [provider, model_version].filter((fact) => fact != null && !known.includes(fact));
+  const isSaid = (fact: string) => known.some((each) => fact === each || fact.startsWith(`${each} (`));
+  const facts = [provider, model_version].filter((fact) => fact != null && !isSaid(fact));
   return [...facts, ...(seed === undefined ? [] : [`seed ${seed}`])] as string[];
 }
 

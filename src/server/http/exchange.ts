@@ -4,11 +4,14 @@ import type { Request, RequestHandler, Response } from "express";
 import { PATHS, REQUEST_ID_HEADER } from "../../contract/routes.ts";
 import { OPERATOR } from "../../domain/accounts.ts";
 import { hideApiKeys, holdsApiKey } from "../../kernel/hide-keys.ts";
+import { tracer } from "../../kernel/tracing.ts";
 import type { ApiDeps } from "../deps.ts";
 import type { Metrics } from "../monitoring/metrics.ts";
 
 type ExchangeDeps = Pick<ApiDeps, "ids" | "requestLog" | "feed" | "clock" | "isStopping">;
 
+/** What monitors ask for all the time. */
+const UNTRACED = new Set<string>([PATHS.health, PATHS.ready, PATHS.metrics]);
 const WELL_FORMED = /^[A-Za-z0-9._-]{1,128}$/;
 
 /**
@@ -42,7 +45,19 @@ export function beginExchange(deps: ExchangeDeps, metrics: Pick<Metrics, "observ
       requestLog[isProbe ? "debug" : "info"]("request", isWhole ? facts : { ...facts, aborted: true });
       if (isWhole) boundUnreadBody(request);
     });
-    next();
+    if (UNTRACED.has(path)) return next();
+    const exchange = async () => {
+      const ended = new Promise<boolean>((resolve) => onEnded(response, resolve));
+      next();
+      const isWhole = await ended;
+      const { route = "unknown" } = response.locals;
+      const status = isWhole
+        ? { "http.response.status_code": response.statusCode }
+        : { "error.type": "aborted" };
+      tracer.note({ "http.route": route, ...status });
+    };
+    const facts = { "http.request.method": method, "imgbatch.request.id": requestId };
+    void tracer.span("request", facts, exchange, { kind: "server", parent: request.headers });
   };
 }
 

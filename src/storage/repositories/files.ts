@@ -73,10 +73,6 @@ function outputRepository(session: SqlSession): Repositories["outputs"] {
         .orderBy("outputs.imageIndex");
       return all(query);
     },
-    ofBatches: async (batchIds) => {
-      const query = build.selectFrom("outputs").selectAll();
-      return all(query.where("batchId", "in", [...batchIds]));
-    },
     ofItem: (itemId) => all(OF_ITEM(build, { itemId })),
     ofItems: async (itemIds) => {
       const query = build.selectFrom("outputs").selectAll().where("itemId", "in", itemIds);

@@ -4,6 +4,7 @@ import type { Ticket } from "../../domain/health/provider-health.ts";
 import { identityOf, isPaid, type Offer } from "../../domain/models.ts";
 import { type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import { coalesced } from "../../kernel/pacing.ts";
+import { tracer } from "../../kernel/tracing.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "../worker-pool.ts";
 import { type ItemRequest, makeItem, recordItem } from "./make-item.ts";
@@ -79,6 +80,7 @@ export class ItemPool implements WorkerPool {
   async #claimSome(without: Set<Offer<ItemProvider>>): Promise<boolean> {
     this.#searchedMs = this.#nowMs;
     const plans = await this.#turns.plan(this.#free(), without, this.#searchedMs);
+    const startedAt = performance.now();
     let claimed = new Map<Plan, LeasedItem[]>();
     try {
       if (plans.length > 0) claimed = await this.#claim(plans);
@@ -89,7 +91,7 @@ export class ItemPool implements WorkerPool {
         for (const [at, ticket] of plan.tickets.entries()) {
           const item = items[at];
           // Cancelled since the claim: the item has failed with its batch.
-          if (item && this.#turns.knows(item.batchId)) this.#start(plan, ticket, item);
+          if (item && this.#turns.knows(item.batchId)) this.#start(plan, ticket, item, startedAt);
           else ticket.dropped();
         }
       }
@@ -175,12 +177,20 @@ export class ItemPool implements WorkerPool {
 
   // Make, record, next.
 
-  #start({ batch, offer }: Plan, ticket: Ticket, item: LeasedItem): void {
+  /** `startedAt`: when its claim began, by `performance.now()`. */
+  #start({ batch, offer }: Plan, ticket: Ticket, item: LeasedItem, startedAt: number): void {
     const controller = new AbortController();
     const facts = { state: "waiting", isSent: false, bytes: 0 } as const;
     const request: ItemRequest = { batch, item, offer, ticket, controller, ...facts };
     this.#inFlight.add(request);
-    const run = this.#run(request).finally(() => {
+    const ids = { "imgbatch.batch.id": batch.id, "imgbatch.item.id": item.id };
+    const claimAndRun = async () => {
+      await tracer.span("claim", ids, async () => {}, { startedAt });
+      await this.#run(request);
+    };
+    // One claim takes items of several batches, and outlives the request that woke it: each item has a trace of its own.
+    const work = tracer.span("item", ids, claimAndRun, { parent: null, startedAt });
+    const run = work.finally(() => {
       this.#inFlight.delete(request);
       // Next: another item; without one, there may be more to do for the batch.
       if (this.#isIdle(batch.id)) this.#events.onBatchIdle(batch.id);
@@ -204,6 +214,7 @@ export class ItemPool implements WorkerPool {
     onAnswered(images.reduce((sum, { length }) => sum + length, 0));
     // Record: the result is durable before the batch goes on.
     const status = await recordItem(this.#deps, request, attempt);
+    tracer.note({ "imgbatch.item.outcome": status });
     if (typeof attempt === "object" && "images" in attempt) await attempt.discard?.();
     if (status === "lost") this.#mayDiffer = true;
     else if (status !== "retry") {

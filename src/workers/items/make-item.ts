@@ -253,9 +253,14 @@ async function recordFailure(
     attempts,
     failedAt: trouble === null || facts.hasTask ? item.failedAt : offer.provider.name,
     maybePaid: rule === "once-more" ? "once" : item.maybePaid,
-    outage: rule === "again" ? error : null,
+    outage: rule === "again" ? (facts.hasTask ? withTask(error) : error) : null,
     isCall: true,
   });
+}
+
+/** The item may fail with it when the outage has lasted for too long. */
+function withTask(error: ProviderError): ProviderError {
+  return new ProviderError(error.code, `${error.message} Its task was begun, and may be billed.`, error);
 }
 
 function delayOf(deps: WorkerDeps, { trouble, retryAfterMs }: ProviderError, attempts: number): number {

@@ -95,6 +95,15 @@ describe("the contact sheet", () => {
       '<th scope="col" dir="auto">a-model</th><th scope="col" dir="auto">b-model</th>',
     );
     expect(count(models, /<tr><th scope="row">/g)).toBe(2);
+    const withLists = ["a-model", "b-model"].flatMap((model) =>
+      animals.slice(0, 3).map((animal) => ({
+        ...of(animal, "winter"),
+        id: `${animal}-${model}`,
+        source: { file: "a.jsonl", line: 1, values: { animal, model } },
+      })),
+    );
+    const { html: lists } = await pageOf(reportOf(withLists));
+    expect([count(lists, /<th scope="row">/g), count(lists, /<th scope="col" dir/g)]).toEqual([3, 2]);
   });
 
   it("shows a prompt of several images once, and different prompts as a grid", async () => {

@@ -2,6 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { LOCAL_STORAGE, type StoragePlaces } from "../../../src/config/storage-places.ts";
+import { isProceduralOnly } from "../../../src/contract/data-directory.ts";
 import { issueKey, openAccount } from "../../../src/domain/accounts.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
@@ -68,7 +69,7 @@ async function makePlaces(): Promise<StoragePlaces> {
 export async function startServices(options: LocalServiceOptions): Promise<LocalService> {
   if (TEST_STORES === "local") return startService(options);
   const storage = await placesOf(options.dataDirectory);
-  const credentials = { base_url: "", api_key: await keyOf(options.dataDirectory, storage) };
+  const credentials = { base_url: "", api_key: await keyOf(options, storage) };
   const parts: Service[] = [];
   for (const [i, role] of (TEST_STORES === "cluster" ? ROLES : (["all"] as const)).entries()) {
     const dataDirectory =
@@ -96,14 +97,18 @@ export async function startServices(options: LocalServiceOptions): Promise<Local
 
 const keys = new Map<string, string>();
 
-/** The key of the default account, which has the money that it has on a new data directory. */
-async function keyOf(data: string, storage: StoragePlaces): Promise<string> {
+/** The key of the default account, which has play money where a new data directory has it. */
+async function keyOf(
+  { dataDirectory: data, config }: LocalServiceOptions,
+  storage: StoragePlaces,
+): Promise<string> {
   const known = keys.get(data);
   if (known !== undefined) return known;
   const { stores, close } = await openStorage(storage, { directory: data });
   const deps = { clock: systemClock, ids: randomIds };
   const { key } = await stores.write(async (tx) => {
-    const account = await openAccount(tx, deps, { name: "default", balanceMicroUsd: BALANCE_MICRO_USD });
+    const facts = { balanceMicroUsd: BALANCE_MICRO_USD, isPlay: isProceduralOnly(config) };
+    const account = await openAccount(tx, deps, { name: "default", ...facts });
     return issueKey(tx, deps, { name: "local", accountId: account.id, group: "default", expiresAtMs: null });
   });
   await close();

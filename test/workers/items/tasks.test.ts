@@ -39,7 +39,7 @@ onEachDialect("the task of an item", (open) => {
 });
 
 /** An upstream that has begun a task, and a second that could take over. `shown`: what comes of asking for the task, in turn. */
-async function twoUpstreams(...shown: ("trouble" | "image" | "lost")[]) {
+async function twoUpstreams(shown: ("trouble" | "image" | "lost")[], outageHours = 24) {
   const [first, second] = [new FakeUpstream("first"), new FakeUpstream("second")];
   const known: (string | null | undefined)[] = [];
   first.answer = async ({ task }) => {
@@ -52,13 +52,13 @@ async function twoUpstreams(...shown: ("trouble" | "image" | "lost")[]) {
   };
   const service = await startTestService({
     providers: [first, second],
-    config: { models: [{ id: MODEL, prices: { "1K": 0 } }] },
+    config: { models: [{ id: MODEL, prices: { "1K": 0 } }], limits: { outageHours } },
   });
   return { service, known, second };
 }
 
 it("[TASK-1] an item waits for its task while its upstream has trouble, and goes to no other", async () => {
-  const { service, known, second } = await twoUpstreams("trouble", "image");
+  const { service, known, second } = await twoUpstreams(["trouble", "image"]);
   const { id } = await service.submit({ model: MODEL, items: items(1) });
   await expect.poll(async () => (await service.batch(id)).status, { timeout: 20_000 }).toBe("completed");
   expect(await service.batch(id)).toMatchObject({ success_count: 1 });
@@ -66,15 +66,24 @@ it("[TASK-1] an item waits for its task while its upstream has trouble, and goes
 });
 
 it("[TASK-3] an item whose task is lost has failed, and nothing more is asked for", async () => {
-  const { service, known, second } = await twoUpstreams("lost");
+  const { service, known, second } = await twoUpstreams(["lost"]);
   const { id } = await service.submit({ model: MODEL, items: items(1) });
   await expect.poll(async () => (await service.batch(id)).status).toBe("completed");
   expect(await service.batch(id)).toMatchObject({ fail_count: 1, actual_cost: 0 });
   expect([known, second.requests]).toEqual([[null], []]);
 });
 
+it("[TASK-3] an item whose task cannot be asked for, for as long as an outage may last, fails with what it may cost", async () => {
+  const { service, known } = await twoUpstreams(["trouble"], 0);
+  const { id } = await service.submit({ model: MODEL, items: items(1) });
+  await expect.poll(async () => (await service.batch(id)).status).toBe("completed");
+  const { data } = await (await service.ask(`/${id}/items`)).json();
+  expect(data[0].error.message).toContain("may be billed");
+  expect(known).toEqual([null]);
+});
+
 it("[TASK-1] [TASK-3] a repeated request in real time asks for its task until that has ended, and is answered with its end", async () => {
-  const { service, known, second } = await twoUpstreams("trouble", "trouble", "lost", "image");
+  const { service, known, second } = await twoUpstreams(["trouble", "trouble", "lost", "image"]);
   const ask = () => generate(service, content("x"), { headers: { "idempotency-key": "k" } });
   const seen = [];
   for (let round = 0; round < 4; round++) {
