@@ -3,6 +3,7 @@ import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { EXIT_CODES } from "../contract/errors.ts";
 import { type Cost, costText, formatUsd, microsToNumber, playMoneyField, sumCosts } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
+import { findPreset } from "../providers/catalogue/catalogue.ts";
 import { collectRun, type RunOutcome } from "../runs/collect-run.ts";
 import { IMAGES_FOLDER } from "../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
@@ -17,6 +18,7 @@ import { pollInterval } from "./interruption.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
 import {
   ALL_HERE,
+  type Flag,
   goingOnHere,
   lookInto,
   nextCommand,
@@ -224,16 +226,27 @@ const STEPS: Readonly<
     if (!run.outcome.lines.some((line) => stands(line, "later", "lost"))) return retry;
     return canRetry(run) ? `${retry} sends the failed images` : null;
   },
-  edit: ({ outcome, shownDir, updateStep }, where) => {
+  edit: ({ outcome, shownDir, state, updateStep }, where) => {
     if (!outcome.hasRetry) return null;
     const places = placesOfPrompts(outcome);
     if (updateStep !== undefined && places !== null)
       return `change what was refused in ${places}, then ${updateStep}`;
     const file = `${shownDir}/${RETRY_FILE}`;
-    const submit = nextCommand(where, "submit", file, { flag: "--output" }, `${shownDir}-retry`);
+    const output = [{ flag: "--output" }, `${shownDir}-retry`] as const;
+    const submit = nextCommand(where, "submit", file, ...output, ...makerOf(state));
     return `change the prompts that were refused in ${shellWord(file)}, then ${submit}`;
   },
 };
+
+/** A new directory remembers neither the upstream of a run nor its model, unless that is the upstream's first. */
+function makerOf({ upstream, request }: RunState): (string | Flag)[] {
+  const first = findPreset(upstream)?.models[0]?.id;
+  const isUsual = request === null || request.model === first;
+  return [
+    ...(isUsual ? [] : [{ flag: "--model" } as const, request.model]),
+    ...(upstream === undefined ? [] : [{ flag: "--upstream" } as const, upstream]),
+  ];
+}
 
 /** The advice for images that are lost. */
 export function retryLostStep(shownDir: string, where: Whereabouts): string {

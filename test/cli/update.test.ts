@@ -176,5 +176,17 @@ it("after refused prompts, submit and retry say where they stand and how to make
   expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(0);
   expect(cli.fake.batches.at(-1)?.items).toHaveLength(1);
   const elsewhere = await cli.here(["submit", "-", "-o", "piped"], { stdin: '{"prompt": "a dog"}' });
-  expect(elsewhere.stderr).toContain("next: change the prompts that were refused in piped/retry.jsonl, then");
+  const step = /next: change the prompts .* in piped\/retry\.jsonl, then imgbatch (submit .*)/;
+  const words = step.exec(elsewhere.stderr)?.[1]?.split(" ") ?? [];
+  const { request } = JSON.parse(await readFile(join(cli.cwd, "piped", "imgbatch.json"), "utf8"));
+  expect(words.slice(0, 6)).toEqual([
+    "submit",
+    "piped/retry.jsonl",
+    "--output",
+    "piped-retry",
+    "--model",
+    request.model,
+  ]);
+  await writeFile(join(cli.cwd, "piped", "retry.jsonl"), '{"prompt": "a puppy"}');
+  expect((await cli.here(words.slice(0, 6))).code).toBe(0);
 });

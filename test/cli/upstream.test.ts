@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
+import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { findPreset, PRESETS } from "../../src/providers/catalogue/catalogue.ts";
@@ -71,6 +72,29 @@ describe("--upstream", () => {
       JSON.stringify({ ...runState(), upstream: "of another time" }),
     );
     expect((await run("status", "out")).code).toBe(6);
+  });
+
+  it("is named, with a model that is not its first, where the advice is to submit into a new directory", async () => {
+    const { cwd, data } = await workplace();
+    const refusing = new FakeProvider();
+    refusing.answer = async () => {
+      throw new ProviderError("SAFETY_BLOCKED", "refused");
+    };
+    const [first = "", other = ""] = findPreset("google")?.models.map(({ id }) => id) ?? [];
+    const models = [first, other].map((id) => ({ id, prices: { "1K": 0 } }));
+    const config = { models, providers: [{ preset: "google", free: true }] };
+    await startTestService({ data, config, providers: [refusing] });
+    for (const [model, named] of [
+      [first, "--upstream google"],
+      [other, `--model ${other} --upstream google`],
+    ] as const) {
+      const args = ["submit", "-", "-o", model, "--model", model, ...UPSTREAM, "--data", data];
+      const { stderr } = await runInProcess(args, { cwd, stdin: '{"prompt": "a red kite"}' });
+      const file = `${model}/retry.jsonl`;
+      expect(stderr).toContain(
+        `then imgbatch submit ${file} --output ${model}-retry ${named} --data ${data}\n`,
+      );
+    }
   });
 
   it("is remembered by a run of single requests, too", async () => {

@@ -115,7 +115,8 @@ const COMMANDS: readonly CommandEntry[] = [
   },
   {
     name: "schema",
-    summary: "print a JSON Schema (prompts, config, result, event) or the OpenAPI document (openapi)",
+    summary:
+      "print a JSON Schema (prompts, config, catalogue, result, event) or the OpenAPI document (openapi)",
     load: async () => (await import("./schema.ts")).command,
   },
   {
@@ -135,7 +136,7 @@ const COMMANDS: readonly CommandEntry[] = [
   },
   {
     name: "admin",
-    summary: "manage the accounts, keys and money of a data directory",
+    summary: "manage the accounts, keys and money of a data directory; check, back up and move it",
     load: async () => (await import("./admin.ts")).command,
   },
 ];
