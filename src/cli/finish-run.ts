@@ -5,16 +5,19 @@ import { type Cost, costText, formatUsd, microsToNumber, playMoneyField, sumCost
 import { counted } from "../kernel/text.ts";
 import { findPreset } from "../providers/catalogue/catalogue.ts";
 import { collectRun, type RunOutcome } from "../runs/collect-run.ts";
+import { withRunLock } from "../runs/directory/claim.ts";
 import { IMAGES_FOLDER } from "../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
 import { type EndedImage, shellWord } from "../runs/reports/run-report.ts";
+import type { Submissions } from "../runs/send.ts";
 import { type Allowance, countImages, judgeMissing, repairsOf, stands } from "../runs/standing.ts";
 import { awaitBatches } from "../runs/wait.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
-import type { ConnectedService } from "./connect/connection.ts";
-import { pollInterval } from "./interruption.ts";
+import { withService } from "./connect/connect.ts";
+import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
+import { pollInterval, stoppable, timeLimit } from "./interruption.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
 import {
   ALL_HERE,
@@ -33,6 +36,39 @@ interface RunToFetch extends Omit<EndedRun, "outcome"> {
   keepZip: boolean;
   /** See `CollectOptions`. */
   isForgiving?: boolean;
+}
+
+type StopOptions = Parameters<typeof stoppable>[2];
+
+interface RunWork extends StopOptions {
+  dir: string;
+  timeoutMs: number | undefined;
+  dryRun: boolean;
+  needs: Partial<ServiceNeeds>;
+}
+
+/** Runs the work of a command in the directory of a run, where no other process works meanwhile. A stop is told as in `stoppable`. */
+export async function workInRun(
+  context: CommandContext,
+  options: RunWork,
+  work: (
+    context: CommandContext,
+    parts: { service: ConnectedService; submissions: Submissions },
+  ) => Promise<CommandResult>,
+): Promise<CommandResult> {
+  const limit = timeLimit(context, options.timeoutMs);
+  const { clock } = context;
+  const { signal } = limit;
+  const needs = { workers: !options.dryRun, images: true, ...options.needs };
+  try {
+    return await withService(context, needs, (service) =>
+      stoppable({ ...context, signal }, service, options, (inner, submissions) =>
+        withRunLock(options.dir, { clock, signal }, () => work(inner, { service, submissions })),
+      ),
+    );
+  } finally {
+    limit.stop();
+  }
 }
 
 /** Waits until the batches of a run have ended, fetches their images, writes the reports, and returns the result. */

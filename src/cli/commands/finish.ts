@@ -9,7 +9,6 @@ import { formatDuration } from "../../kernel/durations.ts";
 import { counted } from "../../kernel/text.ts";
 import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import { collectRun } from "../../runs/collect-run.ts";
-import { withRunLock } from "../../runs/directory/claim.ts";
 import { readRunInput } from "../../runs/directory/input.ts";
 import { readResults } from "../../runs/directory/results.ts";
 import { retriedId, supersededIn } from "../../runs/directory/run-state.ts";
@@ -25,10 +24,9 @@ import { stands } from "../../runs/standing.ts";
 import { awaitBatches } from "../../runs/wait.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { describeFinished, finishRun } from "../finish-run.ts";
-import { pollInterval, stoppable, timeLimit } from "../interruption.ts";
+import { describeFinished, finishRun, workInRun } from "../finish-run.ts";
+import { pollInterval, timeLimit } from "../interruption.ts";
 import { choiceOption, flagOption, positiveDurationOption, textOption } from "../options.ts";
 import { ownIds, rememberedUpstream, resolveTarget, unknownRun } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
@@ -76,23 +74,7 @@ interface Known {
 /** `imgbatch finish`: ends the vendor's jobs of a run, fetches what they made, and has another upstream make the rest. */
 async function run(context: CommandContext): Promise<CommandResult> {
   const options = await readFinishOptions(context);
-  const limit = timeLimit(context, options.timeoutMs);
-  const needs = { workers: !options.dryRun, images: true, ...options.needs };
-  try {
-    return await withService(context, needs, (service) =>
-      stoppable(
-        { ...context, signal: limit.signal },
-        service,
-        { ...options, anew: ANEW },
-        (inner, submissions) =>
-          withRunLock(options.dir, { clock: context.clock, signal: limit.signal }, () =>
-            finish(inner, options, { service, submissions }),
-          ),
-      ),
-    );
-  } finally {
-    limit.stop();
-  }
+  return workInRun(context, { ...options, anew: ANEW }, (inner, parts) => finish(inner, options, parts));
 }
 
 /** The facts that the steps share. */

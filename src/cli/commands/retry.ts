@@ -3,7 +3,6 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { counted } from "../../kernel/text.ts";
 import { collectRun, type RunOutcome } from "../../runs/collect-run.ts";
-import { withRunLock } from "../../runs/directory/claim.ts";
 import { readResults } from "../../runs/directory/results.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
@@ -21,10 +20,9 @@ import {
 } from "../../runs/send.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { describeFinished, describeRun, finishRun } from "../finish-run.ts";
-import { stoppable, timeLimit } from "../interruption.ts";
+import { describeFinished, describeRun, finishRun, workInRun } from "../finish-run.ts";
+import { timeLimit } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
@@ -78,23 +76,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
     return retryLost({ ...context, signal: limit.signal }, shownDir, runState).finally(limit.stop);
   }
   const options = await readRetryOptions(context);
-  const limit = timeLimit(context, options.timeoutMs);
-  const needs = { workers: !options.dryRun, images: true, ...options.needs };
-  try {
-    return await withService(context, needs, (service) =>
-      stoppable(
-        { ...context, signal: limit.signal },
-        service,
-        { ...options, anew: ANEW },
-        (inner, submissions) =>
-          withRunLock(options.dir, { clock: context.clock, signal: limit.signal }, () =>
-            retry(inner, options, { service, submissions }),
-          ),
-      ),
-    );
-  } finally {
-    limit.stop();
-  }
+  return workInRun(context, { ...options, anew: ANEW }, (inner, parts) => retry(inner, options, parts));
 }
 
 async function retry(
