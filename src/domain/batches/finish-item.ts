@@ -95,48 +95,34 @@ type Priced = Pick<BatchRecord, "model" | "price">;
  * when the lease was lost (the item was cancelled, or leased again): then the files are removed.
  */
 export function finishItem(
-  deps: FinishDeps,
+  deps: { stores: Stores; blobs: BlobStore; finishes: ReturnType<typeof groupFinishes> },
   batch: Priced,
   item: LeasedItem,
   made: MadeItem,
   nowMs: () => number,
 ): Promise<"success" | null> {
   const ids = { "imgbatch.batch.id": item.batchId, "imgbatch.item.id": item.id };
-  return tracer.span("store", ids, () => store(deps, batch, item, made, nowMs));
-}
-
-interface FinishDeps {
-  stores: Stores;
-  blobs: BlobStore;
-  finishes: ReturnType<typeof groupFinishes>;
-}
-
-async function store(
-  deps: FinishDeps,
-  batch: Priced,
-  item: LeasedItem,
-  made: MadeItem,
-  nowMs: () => number,
-): Promise<"success" | null> {
-  const { modelVersion, seed = null, notes = [], usage = null } = made;
-  const outputs: OutputRecord[] = [];
-  for (const [imageIndex, { image, facts }] of made.images.entries()) {
-    const blobKey = outputKey(item, imageIndex);
-    const stored = await lendImage(image, (bytes) => deps.blobs.put(blobKey, bytes));
-    const { id: itemId, batchId } = item;
-    outputs.push({ itemId, batchId, imageIndex, blobKey, ...stored, ...facts, entryName: null });
-  }
-  const mimeType = made.images[0]?.facts.mimeType ?? null;
-  const facts = { mimeType, imageCount: outputs.length, modelVersion, seed, notes, usage, error: null };
-  const { id, batchId, leaseToken } = item;
-  const outcome = { id, leaseToken, status: "success" as const, ...facts, finishedAtMs: nowMs() };
-  const call = lastCallFor(batch, item, outputs.length, usage);
-  const { isOurs } = await deps.finishes.add(batchId, { ...outcome, batchId, outputs, call });
-  if (isOurs) return "success";
-  // A commit that returned an error may have happened all the same: files that a row names stay.
-  const named = new Set((await deps.stores.read.outputs.ofItem(item.id)).map((output) => output.blobKey));
-  for (const { blobKey } of outputs) if (!named.has(blobKey)) await deps.blobs.delete(blobKey);
-  return named.size > 0 ? "success" : null;
+  return tracer.span("store", ids, async () => {
+    const { modelVersion, seed = null, notes = [], usage = null } = made;
+    const outputs: OutputRecord[] = [];
+    for (const [imageIndex, { image, facts }] of made.images.entries()) {
+      const blobKey = outputKey(item, imageIndex);
+      const stored = await lendImage(image, (bytes) => deps.blobs.put(blobKey, bytes));
+      const { id: itemId, batchId } = item;
+      outputs.push({ itemId, batchId, imageIndex, blobKey, ...stored, ...facts, entryName: null });
+    }
+    const mimeType = made.images[0]?.facts.mimeType ?? null;
+    const facts = { mimeType, imageCount: outputs.length, modelVersion, seed, notes, usage, error: null };
+    const { id, batchId, leaseToken } = item;
+    const outcome = { id, leaseToken, status: "success" as const, ...facts, finishedAtMs: nowMs() };
+    const call = lastCallFor(batch, item, outputs.length, usage);
+    const { isOurs } = await deps.finishes.add(batchId, { ...outcome, batchId, outputs, call });
+    if (isOurs) return "success";
+    // A commit that returned an error may have happened all the same: files that a row names stay.
+    const named = new Set((await deps.stores.read.outputs.ofItem(item.id)).map((output) => output.blobKey));
+    for (const { blobKey } of outputs) if (!named.has(blobKey)) await deps.blobs.delete(blobKey);
+    return named.size > 0 ? "success" : null;
+  });
 }
 
 /** The success of an item whose images are stored. */
