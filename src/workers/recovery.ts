@@ -87,9 +87,18 @@ export async function removeLateOrphans(deps: WorkerDeps): Promise<void> {
  * Removes the images of a batch that no record names. While the batch is at work, a worker may be about to record
  * them. Returns how many there were.
  */
-async function removeOrphans({ stores, blobs }: WorkerDeps, batchId: string): Promise<number> {
-  const known = new Set((await stores.read.outputs.ofBatch(batchId)).map((output) => output.blobKey));
-  const orphans = (await blobs.list(outputsPrefix(batchId))).filter(({ key }) => !known.has(key));
+async function removeOrphans(deps: Stored, batchId: string): Promise<number> {
+  return removeUnnamed(deps, batchId, await deps.blobs.list(outputsPrefix(batchId)));
+}
+
+/** Removes those of the listed images of a batch that no record names. Returns how many there were. */
+export async function removeUnnamed(
+  { stores, blobs }: Stored,
+  batchId: string,
+  listed: readonly { key: string }[],
+): Promise<number> {
+  const known = new Set((await stores.read.outputs.ofBatch(batchId)).map(({ blobKey }) => blobKey));
+  const orphans = listed.filter(({ key }) => !known.has(key));
   for (const { key } of orphans) await blobs.delete(key);
   return orphans.length;
 }
@@ -103,7 +112,8 @@ export async function removeOrphansOf(deps: WorkerDeps, batch: string): Promise<
 
 /**
  * Removes what requests have stored that were never accepted: their process died before the commit. Younger things may be
- * those of requests that are being accepted by another process; a process that is alone takes 0 before its first request. Returns how many files these were.
+ * those of requests that are being accepted by another process; a process that is alone takes 0 before its first request.
+ * Returns how many files these were.
  */
 export async function removeUnknown(deps: Stored, olderThanMs: number): Promise<number> {
   return (await removeUnknownInputs(deps, olderThanMs)) + (await removeUnrecorded(deps, olderThanMs));

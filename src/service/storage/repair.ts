@@ -1,7 +1,7 @@
 import { isTerminal } from "../../contract/statuses.ts";
 import { doubtfulBatches } from "../../domain/check-invariants.ts";
 import { groupBy } from "../../kernel/json.ts";
-import { removeUnknown } from "../../workers/recovery.ts";
+import { removeUnknown, removeUnnamed } from "../../workers/recovery.ts";
 import type { OpenStorage } from "./open-storage.ts";
 
 interface RepairReport {
@@ -52,12 +52,7 @@ async function removeOutputs({ stores, blobs }: Pick<OpenStorage, "stores" | "bl
   for (const [id, some] of groupBy(listed, ({ key }) => key.split("/")[1] ?? "")) {
     const batch = await stores.read.batches.byId(id);
     if (batch !== null && !isTerminal(batch.status)) continue;
-    const known = new Set((await stores.read.outputs.ofBatch(id)).map(({ blobKey }) => blobKey));
-    for (const { key } of some) {
-      if (known.has(key)) continue;
-      await blobs.delete(key);
-      removed++;
-    }
+    removed += await removeUnnamed({ stores, blobs }, id, some);
   }
   return removed;
 }
