@@ -19,6 +19,8 @@ const VERSION = 1;
 const KEY_CHARS = 16;
 /** Of those whose names begin alike. */
 const MOST_COMPARED = 50;
+/** A hostile file may have names and values of any length. */
+const MOST_DIFFERENCE_CHARS = 300;
 const MAX_RECORD_BYTES = 2 ** 20;
 const MAX_IMAGE_BYTES = 64 * 2 ** 20;
 const LIMITS = { maxPixels: 64 * 2 ** 20 };
@@ -234,7 +236,7 @@ export class Recordings {
       });
       if (nearest === null || different.length < nearest.length) nearest = different;
     }
-    return nearest?.join(", ") ?? null;
+    return nearest === null ? null : truncateCodePoints(nearest.join(", "), MOST_DIFFERENCE_CHARS, "…");
   }
 
   #inspect(bytes: Buffer) {

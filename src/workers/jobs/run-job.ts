@@ -232,8 +232,9 @@ async function giveUp(work: JobWork, { code, message, source }: ProviderError): 
 }
 
 /**
- * Polls a job until the upstream has ended it. A job that takes too long, or that is to be stopped, is cancelled; from the first request to stop it,
- * the upstream has an hour to end it, over any number of starts. Troubles of polling never end a job before that.
+ * Polls a job until the upstream has ended it. A job that takes too long, or that is to be stopped, is cancelled. From the
+ * first request to stop it, the upstream has an hour to end it, over any number of starts. Troubles of polling never end a
+ * job before that.
  */
 async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
   const { deps, provider, jobId } = work;
@@ -282,8 +283,8 @@ function pauseAfterStop(pollMs: number, sinceMs: number): number {
 }
 
 /**
- * Waits until a job is due, and until the upstream may be asked. Returns false if it is to be stopped before that, unless
- * that is known.
+ * Waits until a job is due, and until the upstream may be asked. While the job `isWanted`, a request to stop it ends the wait:
+ * then it returns false.
  */
 async function untilDue(
   { deps: { clock, health }, provider, signal, stopAsked }: JobWork,
