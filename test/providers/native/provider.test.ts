@@ -37,7 +37,9 @@ describe("the native protocol", () => {
     const adapter = connect(`${server.url}/`);
     let sent = 0;
     const references = [reference(PNG), reference(JPEG, "image/jpeg")];
-    await adapter.generate(imageRequest({ references, earlier: "a fox\nat night" }), never, () => sent++);
+    const asked = { quality: null, background: null, negativePrompt: null, seed: 4711 };
+    const request = imageRequest({ references, earlier: "a fox\nat night", asked });
+    await adapter.generate(request, never, () => sent++);
     const [seen] = server.seen;
     expect(seen).toMatchObject({ method: "POST", url: "/v1beta/models/image-model:generateContent" });
     expect(seen?.headers).toMatchObject({ "x-vendorx-api-key": KEY, "content-type": "application/json" });
@@ -85,12 +87,19 @@ describe("the native protocol", () => {
     expect(JSON.parse(server.seen[1]?.text ?? "").generationConfig.imageConfig).toEqual({ imageSize: "2K" });
   });
 
-  it("sends no seed to a model that refuses one, and reports none", async () => {
+  it("[OPT-6] sends a seed that nobody asked for only to a vendor's model that takes one", async () => {
     const server = await scriptedServer(json(content(image(PNG))));
-    const request = imageRequest({ model: "gemini-nano-banana-2.1" });
-    const made = await connect(server.url).generate(request, never, () => {});
-    expect(JSON.parse(server.seen[0]?.text ?? "").generationConfig).not.toHaveProperty("seed");
-    expect(made.seed).toBe(null);
+    const asked = { quality: "high", background: null, negativePrompt: null, seed: null };
+    const ask = async (model: string, preset: string | null) => {
+      const request = imageRequest({ model, asked });
+      const { seed } = await connect(server.url, { preset }).generate(request, never, () => {});
+      return [seed, JSON.parse(server.seen.at(-1)?.text ?? "").generationConfig.seed];
+    };
+    expect(await ask("gemini-3-pro-image", "google")).toEqual([4711, 4711]);
+    expect(await ask("gemini-nano-banana-2.1", "google")).toEqual([null, undefined]);
+    // Another imgbatch, whose models are its own matter.
+    expect(await ask("gemini-3-pro-image", null)).toEqual([null, undefined]);
+    expect(await ask("image-model", null)).toEqual([null, undefined]);
   });
 
   it("[OPT-6] sends a seed that was asked for also to a model that is not known", async () => {
@@ -117,7 +126,7 @@ describe("the native protocol", () => {
     expect(server.seen).toHaveLength(0);
   });
 
-  it("keeps every image but interim ones, with version, seed and tokens", async () => {
+  it("keeps every image but interim ones, with version and tokens", async () => {
     const server = await scriptedServer(
       json({
         ...content(
@@ -135,14 +144,14 @@ describe("the native protocol", () => {
       discard: expect.any(Function),
       images: [PNG, JPEG],
       modelVersion: "image-model-002",
-      seed: 4711,
+      seed: null,
       usage: { inputTokens: 7, outputTokens: 1200, costMicroUsd: null },
     });
     server.reply = json({
       candidates: [{ content: { parts: [{ inline_data: { data: PNG.toString("base64") } }] } }],
     });
     const bare = await connect(server.url).generate(imageRequest(), never, () => {});
-    expect(bare).toMatchObject({ images: [PNG], modelVersion: null, seed: 4711, usage: null });
+    expect(bare).toMatchObject({ images: [PNG], modelVersion: null, seed: null, usage: null });
   });
 
   it.each<[string, object, string, string]>([
