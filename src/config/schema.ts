@@ -255,3 +255,23 @@ export const writtenConfigSchema = entriesSchema.extend({
 export type Config = Readonly<
   Omit<z.infer<typeof configSchema>, "providers"> & { providers: ProviderEntry[] }
 >;
+
+/**
+ * Returns for which upstreams a group charges less for an image of a batch than they bill, because of its `batchDiscount`, in
+ * words for the operator. Jobs are left out: vendors have a discount for them.
+ */
+export function undercharging({ groups, providers }: Config): { message: string; advice: string }[] {
+  return groups.flatMap(({ name, batchDiscount, rateMultiplier, allowBatchImages }) =>
+    providers.flatMap((entry) => {
+      if (entry.type === "procedural" || entry.type === "replay" || entry.free) return [];
+      const isOfJobs = entry.type === "native-batch" || entry.type === "openai-batch";
+      const share = batchDiscount * rateMultiplier * entry.rateMultiplier;
+      const isLess = allowBatchImages && batchDiscount < 1 && share < 1;
+      if (isOfJobs || !entry.for.includes("batches") || !isLess) return [];
+      const part = share === 0.5 ? "half" : `${Math.round(100 * share)} %`;
+      const message = `the group ${name} charges ${part} of what ${entry.name} bills for an image of a batch`;
+      const group = `"groups": [{"name": ${JSON.stringify(name)}, "batchDiscount": 1}]`;
+      return [{ message, advice: `to charge all of it, give the group a batchDiscount of 1: ${group}` }];
+    }),
+  );
+}

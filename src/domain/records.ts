@@ -323,8 +323,8 @@ export interface RealtimeHoldRecord {
   accountId: string;
   amountMicroUsd: number;
   createdAtMs: number;
-  /** The worker that answers the request; null in records of a version without workers. */
-  worker: string | null;
+  /** The process that answers the request. When it is dead, the others end the hold. */
+  worker: string;
 }
 
 /** An image that was made in real time and can be fetched by its name for some time, without a key. */

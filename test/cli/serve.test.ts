@@ -44,7 +44,7 @@ describe("imgbatch serve", () => {
     expect(stderr).not.toContain(readJson(credentials).api_key);
   });
 
-  it("warns of a provider without its key, which is disabled, and starts with the others", async () => {
+  it("[DOCTOR-2] warns of a provider without its key, which is disabled, and starts with the others; says that it charges half", async () => {
     const data = await tempDir();
     const google = { name: "real", type: "native", baseUrl: "https://generativelanguage.googleapis.com" };
     const providers = [
@@ -56,11 +56,11 @@ describe("imgbatch serve", () => {
     expect(JSON.parse(await serve.line())).toMatchObject({ event: "ready" });
     serve.child.kill("SIGTERM");
     const { code, stderr } = await serve.exited;
-    const warnings = stderr
+    const lines = stderr
       .trim()
       .split("\n")
       .map((line) => JSON.parse(line));
-    expect([code, warnings.filter(({ level }) => level === "warn")]).toEqual([
+    expect([code, lines.filter(({ level }) => level === "warn")]).toEqual([
       0,
       [
         expect.objectContaining({
@@ -70,6 +70,12 @@ describe("imgbatch serve", () => {
         }),
       ],
     ]);
+    expect(lines).toContainEqual(
+      expect.objectContaining({
+        msg: "the group default charges half of what real bills for an image of a batch",
+        advice: expect.stringContaining('"batchDiscount": 1'),
+      }),
+    );
   });
 
   it("[DATA-1] owns its data directory: a second one gets an error that names the owner", async () => {

@@ -48,14 +48,6 @@ describe("the life of a batch", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("a batch whose items all failed is completed and costs nothing", async () => {
-    const provider = new FakeProvider();
-    provider.answer = () => Promise.reject(new ProviderError("PROVIDER_ITEM_FAILED", "no"));
-    const service = await startTestService({ providers: [provider] });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
-    expect(await service.until(id)).toMatchObject({ status: "completed", actual_cost: 0, fail_count: 2 });
-  });
-
   it("settles at the prices of the moment of creation, whatever the configuration says later", async () => {
     const held = gate();
     const provider = new FakeProvider();
@@ -88,22 +80,6 @@ describe("items", () => {
     expect(list.data).toMatchObject([
       { status: "failed", error: { code: "PROVIDER_TIMEOUT", message: "too slow", source: "provider" } },
     ]);
-  });
-
-  it("[WORK-1] waits as long as the provider asks before the next try", async () => {
-    const clock = new FakeClock();
-    const provider = new FakeProvider();
-    provider.answer = async ({ attempt }) => {
-      if (attempt > 1) return made(await tinyPng());
-      throw new ProviderError("PROVIDER_RATE_LIMITED", "later", { retryAfterMs: 7000 });
-    };
-    const service = await startTestService({ providers: [provider], clock });
-    const { id } = await service.submit({ model: MODEL, items: items(1) });
-    await expect.poll(() => clock.nextWakeInMs).toBe(7000);
-    clock.advance(6999);
-    expect(provider.requests).toHaveLength(1);
-    clock.advance(1);
-    expect((await service.until(id)).success_count).toBe(1);
   });
 
   it("[WORK-4] an image that cannot be stored now is stored later, and not made again", async () => {

@@ -443,7 +443,6 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await write(async (tx) => {
       await tx.realtimeHolds.insert({ ...hold, id: "h2" });
       await tx.realtimeHolds.insert({ ...hold, id: "H1", worker: "gone" });
-      await tx.realtimeHolds.insert({ ...hold, id: "h3", worker: null });
       await tx.realtimeHolds.abandoned();
       await tx.realtimeHolds.countOpen("key1");
       await tx.realtimeHolds.isOpen("h2");

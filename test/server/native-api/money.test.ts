@@ -179,14 +179,10 @@ describe("the money of a real-time image", () => {
     await money.stores.write(async (tx) => {
       await tx.usage.insertMany([{ ...record, imageIndex: 7, amountMicroUsd: 1 }]);
       const { apiKeyId, accountId } = record;
-      await tx.realtimeHolds.insert({
-        id: "gen_lost",
-        apiKeyId,
-        accountId,
-        amountMicroUsd: 9,
-        createdAtMs: 1,
-        worker: "gone",
-      });
+      const lost = { id: "gen_lost", apiKeyId, accountId, amountMicroUsd: 9, createdAtMs: 1, worker: "gone" };
+      await tx.realtimeHolds.insert(lost);
+      await tx.accounts.insert({ id: "acct_other", name: "other", createdAtMs: 1 });
+      await tx.realtimeHolds.insert({ ...lost, id: "gen_2", accountId: "acct_other", amountMicroUsd: 5 });
     });
     const problems = await money.problems();
     expect(problems).toContainEqual(
@@ -195,9 +191,13 @@ describe("the money of a real-time image", () => {
     expect(problems).toContainEqual(
       expect.stringContaining("gen_lost: hold 0 is not capture 0 + release 0 + open 9"),
     );
-    expect(problems).toContainEqual(
-      expect.stringContaining("held amount against unfinished work is 0, should be 9"),
-    );
+    for (const [account, amount] of [
+      ["default", 9],
+      ["other", 5],
+    ])
+      expect(problems).toContainEqual(
+        `account ${account}: held amount against unfinished work is 0, should be ${amount} (micro-dollars)`,
+      );
   });
 });
 
