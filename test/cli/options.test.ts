@@ -209,6 +209,24 @@ it("[LINE-1] a request names the options, and has the bytes of equal reference i
   expect(readdirSync(join(cli.cwd, "p-images", "images"))).toHaveLength(2);
 });
 
+it("[WHOLE-1] a whole run asks nobody, also if its lines write the default quality of their models", async () => {
+  const cli = await createCli();
+  cli.fake.always(/GET .*models/, { lie: announcing });
+  const model = "vendorx-3-pro-image";
+  const lines = [{ prompt: "a", quality: "low" }, { prompt: "b", quality: "low", model }, { prompt: "c" }];
+  const write = (rows: readonly object[]) =>
+    writeFileSync(join(cli.cwd, "p.jsonl"), rows.map((line) => JSON.stringify(line)).join("\n"));
+  write(lines);
+  expect((await cli.here(["submit", "p.jsonl"])).code).toBe(0);
+  const asked = cli.fake.requests.length;
+  write(lines.map((line) => ({ ...line, quality: "low" })));
+  for (const flags of [[], ["--update"]])
+    expect((await cli.here(["submit", "p.jsonl", ...flags])).code).toBe(0);
+  expect(cli.fake.requests).toHaveLength(asked);
+  write(lines.map((line) => ({ ...line, quality: "high" })));
+  expect((await cli.here(["submit", "p.jsonl"])).code).toBe(6);
+});
+
 it("[LINE-3] models stand side by side in one run, and another one makes only its own images", async () => {
   const [first, second] = ["vendorx-3.1-flash-image", "vendorx-3-pro-image"];
   const fox = { custom_id: "fox", prompt: "a fox" };

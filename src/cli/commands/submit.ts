@@ -15,7 +15,7 @@ import {
   usedModels,
   usualReferences,
 } from "../../runs/plan/choose-model.ts";
-import { assignIds, type Chunk, type Plan, planRun } from "../../runs/plan/plan.ts";
+import { assignIds, type Chunk, type Plan, planRun, type RunRequest } from "../../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/prompt-files.ts";
 import { fitItems, settleItems } from "../../runs/plan/settle-items.ts";
 import { describeChanges } from "../../runs/plan/update.ts";
@@ -146,7 +146,8 @@ async function runHere(
     if (state === null || request === null) return null;
     const name = options.name ?? request.task_name;
     const model = firstModel(items, options.model, request.model) ?? request.model;
-    const settled = settleItems(items, model);
+    const { default_qualities: qualities = {} } = request;
+    const settled = settleItems(items, model, (item) => qualities[item.model ?? model] ?? null);
     const planned = [false, true].map((shares) =>
       planOf({ ...options, name }, model, settled, { providers, shares }),
     );
@@ -189,13 +190,18 @@ async function submit(
   const wanted = { named: options.model, earlier: earlier?.request?.model };
   const models = await chooseModels(service.http, items, wanted, signal);
   const settled = fitItems(items, models, options.mimeType, options.itemOptions);
+  const defaultQualities = Object.fromEntries(
+    [models.first, ...items.map(models.of)].flatMap(({ id, options }) =>
+      options?.defaultQuality ? [[id, options.defaultQuality]] : [],
+    ),
+  );
   const { providers } = service;
   // The idempotency keys depend on the name, so a run keeps its name.
   const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
   const named = { ...options, name: options.name ?? defaultName };
   const shares = models.first.options !== null;
   const planFor = (how: { shares: boolean }) =>
-    planOf(named, models.first.id, settled, { providers, ...how });
+    planOf(named, models.first.id, settled, { providers, defaultQualities, ...how });
   const shared = planFor({ shares });
   // An earlier version may have split the run so that its keys are others.
   const isSplitSo = earlier === null || submittedBatches(earlier).length === shared.chunks.length;
@@ -253,11 +259,19 @@ function planOf(
   options: SubmitOptions,
   model: string,
   items: readonly PromptItem[],
-  { providers = [], shares }: { providers?: readonly ProviderIdentity[] | undefined; shares: boolean },
+  {
+    providers = [],
+    defaultQualities = {},
+    shares,
+  }: Pick<RunRequest, "defaultQualities"> & {
+    providers?: readonly ProviderIdentity[] | undefined;
+    shares: boolean;
+  },
 ): Plan {
   const { name, parentId, mimeType, metadata, limits } = options;
   const isReal = providers.some(({ type }) => type !== "procedural");
-  return planRun({ model, name, parentId, mimeType, metadata, items, isReal }, limits, shares);
+  const request = { model, name, parentId, mimeType, metadata, items, isReal, defaultQualities };
+  return planRun(request, limits, shares);
 }
 
 function imagesOf(chunks: readonly Chunk[]): number {
