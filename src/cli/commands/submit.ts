@@ -23,7 +23,7 @@ import { reportReplay, type StartedRun, type Submissions } from "../../runs/send
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { providersToExpect, withService } from "../connect/connect.ts";
+import { serviceToExpect, withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
@@ -88,9 +88,9 @@ async function run(context: CommandContext): Promise<CommandResult> {
       options: options.itemOptions,
     });
     if (kept.size > 0) context.output.note(keptNote([...kept]));
-    if (options.isExpanded) return describeExpanded(items, options.model, cwd);
-    const limited = { ...context, signal };
     const upstream = await chooseUpstream(context, options.dir);
+    if (options.isExpanded) return describeExpanded(context, options, items, upstream);
+    const limited = { ...context, signal };
     const isBegun = (await readRunState(options.dir)) !== null;
     const here = await runHere(limited, options, items, upstream);
     if (here !== null) return here;
@@ -109,14 +109,29 @@ async function run(context: CommandContext): Promise<CommandResult> {
   }
 }
 
-/** Returns the prompts as the lines of a prompt file without variables. */
-function describeExpanded(items: readonly PromptItem[], model: string | null, cwd: string): CommandResult {
-  const rows = assignIds(items, firstModel(items, model)).map((item) => toPromptLine(item, cwd));
+/** Returns the prompts as the lines of a prompt file without variables. No service is started or asked. */
+async function describeExpanded(
+  context: CommandContext,
+  { dir, isNew, model: named }: SubmitOptions,
+  items: readonly PromptItem[],
+  upstream: UpstreamChoice | null,
+): Promise<CommandResult> {
+  const earlier = isNew ? null : (await readRunState(dir))?.request?.model;
+  let model = firstModel(items, named, earlier);
+  // Only ids without one of their own depend on it.
+  if (model === null && items.some((item) => item.model !== undefined && item.customId === null)) {
+    model = await (await serviceToExpect(context, upstream)).firstModel();
+    if (model === null) context.output.note(NOT_ASKED);
+  }
+  const rows = assignIds(items, model).map((item) => toPromptLine(item, context.cwd));
   return {
     json: { prompts: rows },
     lines: rows.map((row) => JSON.stringify(row)),
   };
 }
+
+const NOT_ASKED =
+  "the service was not asked for its first model: prompts that name it will have ids without its name; --model names it here";
 
 const MOST_NAMES = 8;
 
@@ -136,10 +151,10 @@ async function runHere(
   upstream: UpstreamChoice | null,
 ): Promise<CommandResult | null> {
   const { dir, shownDir, keepZip, allowance } = options;
-  const { global, cwd, clock, signal, output } = context;
+  const { clock, signal, output } = context;
   const needsService = options.isNew || options.explicitKey !== null || options.detach || options.dryRun;
   if (needsService || !(await hasEnded(dir))) return null;
-  const providers = await providersToExpect(global, { upstream }, cwd);
+  const { providers } = await serviceToExpect(context, upstream);
   return withRunLock(dir, { clock, signal }, async () => {
     const state = await readRunState(dir);
     const { request = null } = state ?? {};
