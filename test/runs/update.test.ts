@@ -111,23 +111,6 @@ it("an image that was changed by hand is moved aside too, and is never overwritt
   expect(await readFile(harness.path("removed/dog.png"), "utf8")).toBe("my own");
 });
 
-it("an update that the service refuses is paid once when it is mended, with what was edited since", async () => {
-  const harness = await createRunHarness();
-  await harness.submit(PETS);
-  const refusal = {
-    status: 402,
-    body: { error: { code: "BATCH_IMAGE_INSUFFICIENT_BALANCE", message: "No." } },
-  };
-  harness.fake.fault(/^POST/, refusal, refusal);
-  for (let i = 0; i < 2; i++)
-    await expect(harness.submit(EDITED, { isUpdate: true })).rejects.toMatchObject({ httpStatus: 402 });
-  const again = EDITED.with(2, line("duck"));
-  await harness.submit(again, { isUpdate: true });
-  expect(sentIds(harness).at(-1)).toEqual(["dog", "duck"]);
-  expect(harness.fake.batches).toHaveLength(2);
-  expect(await imagesOf(harness)).toEqual(["cat.png", "dog.png", "duck.png"]);
-});
-
 it("another number of images makes only those that are not there", async () => {
   const harness = await createRunHarness();
   const cats = (output_count: number) => ({ ...line("cat"), output_count });

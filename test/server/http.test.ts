@@ -83,7 +83,7 @@ describe("keys", () => {
 
   it("[AUTH-4] are refused in the URL, before anything else is looked at", async () => {
     const service = await startTestService({ workers: false });
-    for (const path of ["/v1/images/batches", "/healthz", "/nowhere"]) {
+    for (const path of ["/v1/images/batches", "/v1/models", "/healthz", "/nowhere"]) {
       const answer = await fetch(`${service.url}${path}?api_key=imgb_secret`);
       const error = await errorOf(answer);
       expect([answer.status, error.param]).toEqual([400, "api_key"]);
@@ -185,19 +185,11 @@ describe("keys", () => {
 describe("bodies", () => {
   it.each([
     ["broken JSON", "{", {}, 400, "INVALID_JSON"],
-    ["deep nesting", "[".repeat(100) + "]".repeat(100), {}, 400, "INVALID_JSON"],
     ["invalid UTF-8", Buffer.from([0x22, 0xff, 0x22]), {}, 400, "INVALID_JSON"],
     [
       "another type",
       "a=b",
       { "content-type": "application/x-www-form-urlencoded" },
-      415,
-      "UNSUPPORTED_MEDIA_TYPE",
-    ],
-    [
-      "a compressed body",
-      Buffer.from([31, 139]),
-      { "content-encoding": "gzip" },
       415,
       "UNSUPPORTED_MEDIA_TYPE",
     ],

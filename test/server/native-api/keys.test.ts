@@ -67,14 +67,6 @@ describe("the key of a real-time request", () => {
     }
   });
 
-  it("[AUTH-4] is refused as api_key in the URL before anything else", async () => {
-    const service = await start();
-    const answer = await fetch(`${service.url}/v1beta/models?api_key=secret`);
-    expect(await refusalOf(answer.clone())).toEqual([400, "INVALID_ARGUMENT", "api_key"]);
-    expect(await answer.text()).not.toContain("secret");
-    expect(await statusOf(service, "/v1/models?api_key=x")).toBe(400);
-  });
-
   it("[AUTH-5] that is wrong counts for the limit of wrong keys, which both APIs share", async () => {
     const config = { limits: { failedAuthPerMinute: 2 } };
     const service = await startTestService({ workers: false, config, clock: new FakeClock() });

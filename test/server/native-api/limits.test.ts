@@ -53,27 +53,4 @@ describe("the limits of a key", () => {
     const answers = await Promise.all(Array.from({ length: 20 }, () => statusOf(service)));
     expect(new Set(answers.map(([status]) => status))).toEqual(new Set([200]));
   });
-
-  it("[RT-14] bound the body, announced or not", async () => {
-    const service = await startTestService({
-      workers: false,
-      config: { limits: { realtimeBodyBytes: 2000 } },
-    });
-    const large = JSON.stringify({ ...content("x"), pad: "x".repeat(2000) });
-    const announced = await generate(service, large);
-    expect([announced.status, (await errorOf(announced)).status]).toEqual([413, "INVALID_ARGUMENT"]);
-    const stream = new ReadableStream({
-      start: (controller) => {
-        controller.enqueue(new TextEncoder().encode(large));
-        controller.close();
-      },
-    });
-    const chunked = await fetch(`${service.url}/v1/models/vendorx-3-pro-image:generateContent`, {
-      method: "POST",
-      headers: { "x-api-key": service.credentials.api_key, "content-type": "application/json" },
-      body: stream,
-      duplex: "half",
-    } as RequestInit);
-    expect([chunked.status, (await errorOf(chunked)).code]).toEqual([413, 413]);
-  });
 });
