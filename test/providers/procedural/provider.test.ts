@@ -11,19 +11,6 @@ const inspector = sharpInspector(new Decoding());
 const signal = new AbortController().signal;
 
 describe("the procedural provider", () => {
-  it("says what it is: an item provider of the configured name and models", async () => {
-    const provider = createProceduralProvider({
-      name: "local",
-      concurrency: 3,
-      models: (model) => model.startsWith("draw-"),
-      clock: notingClock(),
-    });
-    expect(provider).toMatchObject({ kind: "item", name: "local", concurrency: 3 });
-    expect(provider.serves("draw-1")).toBe(true);
-    expect(provider.serves("other")).toBe(false);
-    await expect(provider.close()).resolves.toBeUndefined();
-  });
-
   it("the model version of its result says that the picture is a procedural drawing", async () => {
     expect((await generate("a fox")).modelVersion).toMatch(/^test-model \(procedural\/\d+\)$/);
   });
