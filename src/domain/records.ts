@@ -59,6 +59,8 @@ interface PriceSnapshot {
   holdMicroUsd: number;
   /** Set when no real money pays for the images, because they are drawn. */
   isPlay?: true;
+  /** Set when no image costs the operator anything: they are drawn, or their upstream is free. */
+  isFree?: true;
   /** The numbers that both amounts were computed from, kept to explain them. */
   basis: {
     modelPriceUsd: number;
