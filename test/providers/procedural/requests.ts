@@ -1,6 +1,7 @@
 import { type AspectRatio, imageSizePx, type SizeTier } from "../../../src/contract/image-formats.ts";
 import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import type { Clock } from "../../../src/kernel/clock.ts";
+import type { Simulation } from "../../../src/providers/procedural/directives.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
 
 /** A request for a 1K square PNG. */
@@ -39,16 +40,19 @@ export function notingClock(): Clock & { slept: number[] } {
   };
 }
 
-export const provider = createProceduralProvider({
-  name: "local",
-  concurrency: 2,
-  models: () => true,
-  clock: notingClock(),
-});
-
-/** Generates with the plain provider. */
-export function generate(prompt: string, changes: Partial<ImageRequest> = {}) {
-  return provider.generate(request(prompt, changes), new AbortController().signal);
+/** Generates with a provider of its own. */
+export function generate(
+  prompt: string,
+  changes: Partial<ImageRequest> = {},
+  {
+    clock = notingClock(),
+    signal = new AbortController().signal,
+    simulate,
+  }: { clock?: Clock; signal?: AbortSignal; simulate?: Simulation } = {},
+) {
+  const facts = { name: "local", concurrency: 2, models: () => true, clock };
+  const provider = createProceduralProvider({ ...facts, ...(simulate && { simulate }) });
+  return provider.generate(request(prompt, changes), signal);
 }
 
 /** The one image of a prompt. */
