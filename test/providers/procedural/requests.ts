@@ -1,29 +1,15 @@
-import { type AspectRatio, imageSizePx, type SizeTier } from "../../../src/contract/image-formats.ts";
+import { imageSizePx } from "../../../src/contract/image-formats.ts";
 import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import type { Clock } from "../../../src/kernel/clock.ts";
 import type { Simulation } from "../../../src/providers/procedural/directives.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
+import { imageRequest } from "../upstream/scripted-server.ts";
 
 /** A request for a 1K square PNG. */
 export function request(prompt: string, changes: Partial<ImageRequest> = {}): ImageRequest {
-  const tier: SizeTier = changes.tier ?? "1K";
-  const ratio: AspectRatio = changes.ratio ?? "1:1";
-  return {
-    model: "test-model",
-    prompt,
-    outputIndex: 0,
-    tier,
-    ratio,
-    keepsRatio: false,
-    size: imageSizePx(tier, ratio),
-    mimeType: "image/png",
-    references: [],
-    storedReferences: [],
-    attempt: 1,
-    seed: 1,
-    origin: "batch",
-    ...changes,
-  };
+  const { tier = "1K", ratio = "1:1" } = changes;
+  const size = imageSizePx(tier, ratio);
+  return imageRequest({ model: "test-model", prompt, tier, ratio, size, seed: 1, ...changes });
 }
 
 /** Sleeps are noted and are over at once. */
