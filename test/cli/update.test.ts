@@ -110,6 +110,36 @@ it("images of an update that fail are retried alone, and an open update is finis
   expect(sent).toEqual([["cat", "dog", "cow"], ["dog", "hen"], ["hen"], ["yak"]]);
 });
 
+it.each([
+  [401, "INVALID_API_KEY", /give a key in IMGBATCH_API_KEY/],
+  [403, "BATCH_IMAGE_DISABLED", /ask the operator/],
+])(
+  "[RUN-8] an open batch that a %i refuses stays open, and the next command finds it",
+  async (status, code, what) => {
+    const cli = await edited();
+    cli.fake.options.failing = /none/;
+    await write(cli, PETS);
+    const cutOff = async (...command: string[]) => {
+      const refused = { status, body: { error: { code, message: "No." } } };
+      cli.fake.fault(/^POST/, ...Array(4).fill({ reset: "after" }), refused);
+      expect((await cli.here(command)).code).toBe(7);
+      const { code: exit, stderr } = await cli.here(command);
+      expect([exit, stderr]).toEqual([3, expect.stringMatching(what)]);
+      expect(stderr).toContain("then run the same command again: it continues where it stopped");
+      const { batches } = JSON.parse(await readFile(join(cli.cwd, "pets-images", "imgbatch.json"), "utf8"));
+      expect(batches.at(-1)).toMatchObject({ state: "unknown", id: null });
+      expect(
+        (await cli.here([...command, ...(command[0] === "retry" ? ["--include-refused"] : [])])).code,
+      ).toBe(0);
+    };
+    await cutOff("retry", "pets-images");
+    await write(cli, EDITED);
+    await cutOff("submit", "pets.jsonl", "--update");
+    const sent = cli.fake.batches.map(({ items }) => items.map((item) => item.custom_id));
+    expect(sent).toEqual([["cat", "dog", "cow"], ["dog"], ["dog", "hen"]]);
+  },
+);
+
 it("--dry-run ends as the submission itself would, and counts what it would send", async () => {
   const cli = await edited();
   const really = await cli.here(["submit", "pets.jsonl", "--json"]);
