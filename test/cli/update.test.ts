@@ -1,7 +1,9 @@
-import { readdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
+import { runInProcess } from "../support/cli-in-process.ts";
+import { tempDir } from "../support/temp-dir.ts";
 
 const line = (custom_id: string, prompt = `a ${custom_id}`) => ({ custom_id, prompt });
 const PETS = [line("cat"), line("dog"), line("cow")];
@@ -219,4 +221,20 @@ it("after refused prompts, submit and retry say where they stand and how to make
   ]);
   await writeFile(join(cli.cwd, "piped", "retry.jsonl"), '{"prompt": "a puppy"}');
   expect((await cli.here(words.slice(0, 6))).code).toBe(0);
+});
+
+it("[REPLAY-4] the next step after missing recordings is to record them, whatever command asked for them", async () => {
+  const cwd = await tempDir();
+  await mkdir(join(cwd, "pics"));
+  await writeFile(join(cwd, "imgbatch.config.json"), '{"replay": "pics"}');
+  await writeFile(join(cwd, "p.txt"), "a fox\nan owl\n");
+  const step = "next: to record what the upstream makes of them: imgbatch exec --replay DIR --record";
+  for (const [command, last] of [
+    [["submit", "p.txt"], "imgbatch retry --include-refused p-images"],
+    [["generate", "--file", "p.txt", "-o", "out"], "and the same command"],
+  ] as const) {
+    const { code, stderr } = await runInProcess([...command, "--data", join(cwd, "data")], { cwd });
+    expect([code, stderr]).toEqual([5, expect.stringContaining(step)]);
+    expect(stderr).toContain(` -- ${last}\n`);
+  }
 });
