@@ -6,7 +6,8 @@ const ALL_PAGES = 0x7fffffff;
 
 /**
  * Copies a database as it is at one moment into a new file, while other processes go on writing. Items that are not made yet
- * are marked in the copy: a service that goes on from it does not know whether they were paid for after that moment.
+ * are marked in the copy, unless they are free of charge: a service that goes on from it does not know whether they were paid for
+ * after that moment. The guides for operators have the same statements for other databases.
  */
 export async function copySqlite(file: string, target: string): Promise<void> {
   // Prompts are in it: SQLite would make a file that others can read.
@@ -20,7 +21,9 @@ export async function copySqlite(file: string, target: string): Promise<void> {
   const copy = new Sqlite(target);
   try {
     copy.exec(`update items set maybe_paid = 'once' where status = 'pending' and maybe_paid = 'no'
-      and batch_id in (select id from batches where ended_at_ms is null and upstream != 'procedural')`);
+      and batch_id in (select id from batches where ended_at_ms is null and price not like '%"isFree":true%')`);
+    // The upstream is asked for these before they are created: the old service may have done it.
+    copy.exec("update upstream_jobs set creates = 1 where creates = 0 and step in ('new', 'uploaded')");
   } finally {
     copy.close();
   }

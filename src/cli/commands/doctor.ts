@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { saving } from "../../client/file-errors.ts";
 import { agreeTo, readConfig, requireAgreed } from "../../config/load.ts";
 import { agreementsFile, dataDirectoryOf } from "../../config/paths.ts";
-import type { Config } from "../../config/schema.ts";
+import { type Config, undercharging } from "../../config/schema.ts";
 import type { StoragePlaces } from "../../config/storage-places.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
@@ -82,6 +82,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   // Without the native modules or with a damaged directory nothing can be known of upstreams.
   if (worstExitCode(findings) === 0)
     findings.push(...(await checkUpstreams({ config, directory: data, storage, signal, where: global })));
+  findings.push(...undercharging(config).map(({ message, advice }) => warn("price", message, advice)));
   // Its processes are found by their addresses, which only their callers know.
   if (storage.database.kind === "postgres") return findings;
   context.output.detail(`data directory: ${data}`);
