@@ -212,7 +212,7 @@ type WrittenEntry = z.infer<typeof providerEntrySchema>;
 
 /** A price of nothing would spare the consent to what the upstream charges: only `free` of its provider says so. */
 function refuseZeroPrices(
-  models: readonly z.infer<typeof modelSchema>[],
+  models: readonly ModelOfConfig[],
   providers: readonly WrittenEntry[],
   context: z.RefinementCtx,
 ): void {
@@ -226,15 +226,37 @@ function refuseZeroPrices(
       Object.entries(table).flatMap(([size, usd]) => (usd === 0 ? [[...path, size]] : [])),
     )[0];
     if (zero === undefined) continue;
-    const entry = paid.find((each) =>
-      Array.isArray(each.models)
-        ? ["*", id, mapsTo].some((name) => (each.models as string[]).includes(name))
-        : Object.hasOwn(each.models, id),
-    );
+    const entry = paid.find((each) => isServedBy(each, { id, mapsTo }));
     if (entry === undefined) continue;
     const message = `is 0, and ${entry.name} is not free: write what an image costs, or "free": true in that provider`;
     context.addIssue({ code: "custom", path: ["models", at, ...zero], message });
   }
+}
+
+type ModelOfConfig = z.infer<typeof modelSchema>;
+
+function isServedBy(
+  { models }: Pick<WrittenEntry, "models">,
+  { id, mapsTo = id }: Pick<ModelOfConfig, "id" | "mapsTo">,
+): boolean {
+  return Array.isArray(models)
+    ? ["*", id, mapsTo].some((name) => models.includes(name))
+    : Object.hasOwn(models, id);
+}
+
+/** Returns the first model that the service's own key has in its list of batch models, while all providers can be used; null: none. */
+export function firstBatchModel({ models, groups: [group], providers }: Config): string | null {
+  const entries = providers.map((entry) => (entry.type === "replay" ? entry.of : entry));
+  const found = models.find((model) => {
+    const { id, family, batch, prices, qualityPrices, defaultQuality = "", jobPrice } = model;
+    const isOfGroup = group === undefined || ["*", id].some((name) => group.models.includes(name));
+    const price = (qualityPrices?.[defaultQuality] ?? prices)["1K"];
+    if (family !== "native" || !batch || !isOfGroup || price === undefined) return false;
+    return entries.some(
+      (entry) => isServedBy(entry, model) && !(jobPrice === null && entry.type.endsWith("-batch")),
+    );
+  });
+  return found?.id ?? null;
 }
 
 /** The configuration as a person writes it: a provider may be a preset with what differs. */
@@ -255,3 +277,23 @@ export const writtenConfigSchema = entriesSchema.extend({
 export type Config = Readonly<
   Omit<z.infer<typeof configSchema>, "providers"> & { providers: ProviderEntry[] }
 >;
+
+/**
+ * Returns for which upstreams a group charges less for an image of a batch than they bill, because of its `batchDiscount`, in
+ * words for the operator. Jobs are left out: vendors have a discount for them.
+ */
+export function undercharging({ groups, providers }: Config): { message: string; advice: string }[] {
+  return groups.flatMap(({ name, batchDiscount, rateMultiplier, allowBatchImages }) =>
+    providers.flatMap((entry) => {
+      if (entry.type === "procedural" || entry.type === "replay" || entry.free) return [];
+      const isOfJobs = entry.type === "native-batch" || entry.type === "openai-batch";
+      const share = batchDiscount * rateMultiplier * entry.rateMultiplier;
+      const isLess = allowBatchImages && batchDiscount < 1 && share < 1;
+      if (isOfJobs || !entry.for.includes("batches") || !isLess) return [];
+      const part = share === 0.5 ? "half" : `${Math.round(100 * share)} %`;
+      const message = `the group ${name} charges ${part} of what ${entry.name} bills for an image of a batch`;
+      const group = `"groups": [{"name": ${JSON.stringify(name)}, "batchDiscount": 1}]`;
+      return [{ message, advice: `to charge all of it, give the group a batchDiscount of 1: ${group}` }];
+    }),
+  );
+}

@@ -10,6 +10,7 @@ import type {
   BatchRecord,
   LedgerEntry,
   OutputRecord,
+  RealtimeHoldRecord,
   UsageRecord,
 } from "./records.ts";
 import { expiringProblems } from "./retention.ts";
@@ -53,9 +54,10 @@ export async function checkInvariants(
   const { outputs, ...report } = await stores.snapshot(async (now) => {
     const accounts = await now.accounts.list();
     const sums = new Map((await now.audit.accounts()).map((each) => [each.accountId, each]));
+    const holds = groupBy(await now.realtimeHolds.list(), ({ accountId }) => accountId);
     const problems: string[] = [];
     for (const account of accounts)
-      problems.push(...(await accountProblems(now, account, sums.get(account.id))));
+      problems.push(...(await accountProblems(now, account, sums.get(account.id), holds.get(account.id))));
     const outputs: OutputRecord[] = [];
     for await (const { window, batches, done } of doubtfulBatches(now)) {
       onProgress(`checking money and batches: ${done} %`);
@@ -88,10 +90,10 @@ async function accountProblems(
   now: Repositories,
   account: AccountRecord,
   sums: AccountSums | undefined,
+  openHolds: readonly RealtimeHoldRecord[] = [],
 ): Promise<string[]> {
   const { balanceMicroUsd = 0, heldMicroUsd = 0, openMicroUsd = 0 } = sums ?? {};
-  const isOwn = ({ accountId }: { accountId: string }) => accountId === account.id;
-  const holds = new Map((await now.realtimeHolds.list()).filter(isOwn).map((hold) => [hold.id, hold]));
+  const holds = new Map(openHolds.map((hold) => [hold.id, hold]));
   const usage = groupBy(await now.usage.list({ accountId: account.id }), ({ realtimeId }) => realtimeId);
   const wrong = (what: string, is: number, should: number) =>
     is === should ? [] : [`account ${account.name}: ${what} is ${is}, should be ${should} (micro-dollars)`];
@@ -100,11 +102,7 @@ async function accountProblems(
   return [
     ...wrong("balance", account.balanceMicroUsd, balanceMicroUsd),
     ...wrong("held amount", account.heldMicroUsd, heldMicroUsd),
-    ...wrong(
-      "held amount against unfinished work",
-      heldMicroUsd,
-      openMicroUsd + amountOf([...holds.values()]),
-    ),
+    ...wrong("held amount against unfinished work", heldMicroUsd, openMicroUsd + amountOf(openHolds)),
     ...(account.balanceMicroUsd < 0 ? [`account ${account.name}: the balance is negative`] : []),
     ...[...requests].flatMap((id) => {
       const problems = requestProblems(moved.get(id) ?? NOTHING, holds.get(id), usage.get(id));

@@ -59,6 +59,8 @@ interface PriceSnapshot {
   holdMicroUsd: number;
   /** Set when no real money pays for the images, because they are drawn. */
   isPlay?: true;
+  /** Set when no image costs the operator anything: they are drawn, or their upstream is free. */
+  isFree?: true;
   /** The numbers that both amounts were computed from, kept to explain them. */
   basis: {
     modelPriceUsd: number;
@@ -323,8 +325,8 @@ export interface RealtimeHoldRecord {
   accountId: string;
   amountMicroUsd: number;
   createdAtMs: number;
-  /** The worker that answers the request; null in records of a version without workers. */
-  worker: string | null;
+  /** The process that answers the request. When it is dead, the others end the hold. */
+  worker: string;
 }
 
 /** An image that was made in real time and can be fetched by its name for some time, without a key. */

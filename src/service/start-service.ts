@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
 import type { Role } from "../config/roles.ts";
-import type { Config } from "../config/schema.ts";
+import { type Config, undercharging } from "../config/schema.ts";
 import { LOCAL_STORAGE, type StoragePlaces } from "../config/storage-places.ts";
 import type { Credentials } from "../contract/data-directory.ts";
 import { Feed } from "../domain/feed.ts";
@@ -152,6 +152,8 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     for (const { name, upstream } of options.announceUrl ? providers : [])
       if (upstream?.disabled)
         log.warn("a provider is disabled", { provider: name, reason: upstream.disabled });
+    for (const { message, advice } of options.announceUrl && role !== "worker" ? undercharging(config) : [])
+      log.info(message, { advice });
     const api = await openApi({
       ...{ ...options, storage, role, workers, withWorkers, isShared },
       isFeedOnly: options.log === "feed",

@@ -252,7 +252,7 @@ create table realtime_holds (
   account_id text not null references accounts (id),
   amount_micro_usd integer not null check (amount_micro_usd >= 0),
   created_at_ms integer not null,
-  worker text
+  worker text not null
 );
 
 create table keyed_requests (

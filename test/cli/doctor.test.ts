@@ -194,6 +194,37 @@ describe("imgbatch doctor", () => {
     expect(both.text).toMatch(/^warn upstream own: [\s\S]*^ok upstream other answers/m);
   });
 
+  it("[DOCTOR-2] says of which upstreams a group charges less for a batch than they bill, and the setting that mends it", async () => {
+    const dir = await tempDir();
+    const upstream = await startFakeUpstream();
+    const own = { type: "openai", baseUrl: upstream.url };
+    const providers = [
+      { name: "drawings", type: "procedural" },
+      { ...own, name: "paid" },
+      { ...own, name: "free", free: true },
+      { ...own, name: "now", for: ["realtime"] },
+      { ...own, name: "jobs", type: "openai-batch" },
+      { ...own, name: "dear", rateMultiplier: 2 },
+    ];
+    const pricesOf = async (config: object) => {
+      await writeFile(join(dir, "imgbatch.config.json"), JSON.stringify(config));
+      const args = [...DOCTOR, "--data", join(dir, "data"), "--json"];
+      const { findings } = JSON.parse((await runInProcess(args, { cwd: dir })).stdout);
+      return findings.filter(({ check }: { check: string }) => check === "price");
+    };
+    const mended = '"groups": [{"name": "default", "batchDiscount": 1}]';
+    expect(await pricesOf({ providers })).toEqual([
+      {
+        check: "price",
+        state: "warn",
+        message: "the group default charges half of what paid bills for an image of a batch",
+        advice: `to charge all of it, give the group a batchDiscount of 1: ${mended}`,
+      },
+    ]);
+    expect(await pricesOf({ providers, ...JSON.parse(`{${mended}}`) })).toEqual([]);
+    expect(await pricesOf({ providers: [{ preset: "xai", ...own }] })).toEqual([]);
+  });
+
   it("checks the upstream of --upstream, without a file, and only for the service inside", async () => {
     const dir = await tempDir();
     const named = ["doctor", "--data", join(dir, "data"), "--upstream", "xai"];

@@ -9,6 +9,7 @@ import * as hostile from "../support/upstreams/hostile.ts";
 import type { JobPlan } from "../support/upstreams/job-book.ts";
 import { startNative } from "../support/upstreams/native.ts";
 import { BATCH_MODEL, startNativeBatch } from "../support/upstreams/native-batch.ts";
+import { endLimitWhen, LIMIT } from "./time-limit.ts";
 
 const FOREVER = Number.POSITIVE_INFINITY;
 const PROMPTS = ["a fox", "an owl", "a whale"];
@@ -48,22 +49,9 @@ class World {
 
   /** Submits the prompts, and stops waiting once the upstream has the job. */
   async submit(): Promise<void> {
-    const args = [
-      "submit",
-      "p.txt",
-      "-o",
-      "out",
-      "--max-cost",
-      "5",
-      "--interval",
-      "100ms",
-      "--timeout",
-      "1s",
-    ];
-    await vi.waitUntil(
-      async () => (await this.chain.run(args)).code === 124 && this.far.book.jobs.length === 1,
-      { timeout: 60_000, interval: 1 },
-    );
+    endLimitWhen(() => this.far.book.jobs.length === 1);
+    const args = ["submit", "p.txt", "-o", "out", "--max-cost", "5", "--timeout", LIMIT];
+    expect((await this.chain.run(args)).code).toBe(124);
   }
 
   async run(...args: string[]) {

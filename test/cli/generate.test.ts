@@ -58,9 +58,10 @@ it("[GEN-8] the prompt can come from standard input, and the options reach the r
   expect(cli.list()).toEqual(["a.png", "b.jpg", "x.png"]);
   const [request] = cli.fake.requests;
   expect(request?.path).toContain("/vendorx-3-pro-image:generateContent");
-  expect(request?.json).toMatchObject({
+  expect(request?.json).toEqual({
     contents: [
       {
+        role: "user",
         parts: [
           { text: "both" },
           { inlineData: { mimeType: "image/png", data: png("a").toString("base64") } },
@@ -68,7 +69,10 @@ it("[GEN-8] the prompt can come from standard input, and the options reach the r
         ],
       },
     ],
-    generationConfig: { imageConfig: { aspectRatio: "16:9", imageSize: "2K" } },
+    generationConfig: {
+      responseModalities: ["TEXT", "IMAGE"],
+      imageConfig: { aspectRatio: "16:9", imageSize: "2K" },
+    },
   });
 });
 
@@ -206,6 +210,15 @@ const OUTCOMES: [string, NativeAnswer[], number, number, RegExp, RegExp][] = [
   ["503, then an image", [error(503)], 0, 2, /./, /./],
   ["a cut answer, then an image", [{ cutAt: 60 }], 0, 2, /the image may be billed twice\. Trying again/, /./],
   ["cut answers", times(4, { cutAt: 60 }), 7, 2, /the image may be billed twice/, /may have been billed/],
+  [
+    "an error, then cut answers",
+    [error(503), ...times(2, { cutAt: 60 })],
+    7,
+    3,
+    /billed twice/,
+    /may have been/,
+  ],
+  ["a cut answer, then an error", [{ cutAt: 60 }, error(503)], 7, 2, /billed twice/, /wait a while/],
   ["429 without end", times(4, error(429)), 7, 4, /No\. \(RESOURCE_EXHAUSTED\)/, /wait a while/],
   [
     "an error page",

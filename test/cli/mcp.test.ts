@@ -437,7 +437,7 @@ describe("a connection that is lost", { timeout: 120_000 }, () => {
     await first.call("submit", { files: ["p.jsonl"] });
     await vi.waitFor(() => expect(bill()).toEqual(["one"]), 10_000);
     const ending = first.close();
-    await new Promise((done) => setTimeout(done, 1500));
+    await new Promise((done) => setTimeout(done, 500));
     rmSync(path("wait"));
     expect(await ending).toBe(0);
     expect(bill()).toEqual(["one"]);
@@ -454,7 +454,7 @@ describe("a connection that is lost", { timeout: 120_000 }, () => {
     first.call("generate", { prompt: "x" }).catch(() => {});
     await vi.waitFor(() => expect(bill()).toEqual(["x"]), 10_000);
     const ending = first.close();
-    await new Promise((done) => setTimeout(done, 1500));
+    await new Promise((done) => setTimeout(done, 500));
     rmSync(path("wait"));
     expect(await ending).toBe(0);
     const second = await start(...config);

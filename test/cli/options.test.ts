@@ -1,8 +1,10 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { findPreset } from "../../src/providers/catalogue/catalogue.ts";
 import { createCli } from "../support/cli.ts";
-import { runInProcess } from "../support/cli-in-process.ts";
+import { createInProcessCli, type InProcessCli, runInProcess } from "../support/cli-in-process.ts";
 import { tinyPng } from "../support/fake-provider.ts";
 import type { Answer } from "../support/fake-service.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -208,6 +210,46 @@ it("[LINE-1] a request names the options, and has the bytes of equal reference i
   expect(readdirSync(join(cli.cwd, "p-images", "images"))).toHaveLength(2);
 });
 
+it("[WHOLE-1] a whole run asks nobody, also if its lines write the default quality of their models", async () => {
+  const cli = await createCli();
+  cli.fake.always(/GET .*models/, { lie: announcing });
+  const model = "vendorx-3-pro-image";
+  const lines = [{ prompt: "a", quality: "low" }, { prompt: "b", quality: "low", model }, { prompt: "c" }];
+  const write = (rows: readonly object[]) =>
+    writeFileSync(join(cli.cwd, "p.jsonl"), rows.map((line) => JSON.stringify(line)).join("\n"));
+  write(lines);
+  expect((await cli.here(["submit", "p.jsonl"])).code).toBe(0);
+  const asked = cli.fake.requests.length;
+  write(lines.map((line) => ({ ...line, quality: "low" })));
+  for (const flags of [[], ["--update"]])
+    expect((await cli.here(["submit", "p.jsonl", ...flags])).code).toBe(0);
+  expect(cli.fake.requests).toHaveLength(asked);
+  write(lines.map((line) => ({ ...line, quality: "high" })));
+  expect((await cli.here(["submit", "p.jsonl"])).code).toBe(6);
+});
+
+it("[LINE-3] --expand prints the ids of the run without its service, and says so where only that knows them", async () => {
+  const [first, second] = findPreset("google")?.models.map(({ id }) => id) ?? [];
+  const { type, edit, results } = await workplace([]);
+  const ids = async (...flags: string[]) => {
+    const { code, stdout, stderr } = await type("submit", "p.jsonl", "--dry-run", "--expand", ...flags);
+    const rows = stdout.trim().split("\n");
+    return { code, ids: rows.map((row) => JSON.parse(row).custom_id), stderr };
+  };
+  edit([{ prompt: "a fox", model: "vendorx-3.1-flash-image" }, { prompt: "an owl" }]);
+  const drawn = await ids();
+  expect(drawn.ids).toEqual(["item_000001", "item_000002"]);
+  const elsewhere = await ids("--base-url", "http://127.0.0.1:9");
+  expect([elsewhere.code, elsewhere.ids[0]]).toEqual([0, "item_000001-vendorx-3.1-flash-image"]);
+  expect(elsewhere.stderr).toContain("the service was not asked for its first model");
+  expect(drawn.stderr).not.toContain("not asked");
+  expect((await type("submit", "p.jsonl")).code).toBe(0);
+  expect(results().map((line) => line.custom_id)).toEqual(drawn.ids);
+  edit([{ prompt: "a fox", model: first }, { prompt: "a fox", model: second }, { prompt: "an owl" }]);
+  const preset = await ids("--upstream", "google", "-o", "other");
+  expect(preset.ids).toEqual(["item_000001", `item_000002-${second}`, "item_000003"]);
+});
+
 it("[LINE-3] models stand side by side in one run, and another one makes only its own images", async () => {
   const [first, second] = ["vendorx-3.1-flash-image", "vendorx-3-pro-image"];
   const fox = { custom_id: "fox", prompt: "a fox" };
@@ -278,4 +320,179 @@ it("[LINE-3] without the first model, the images of the others stay", async () =
     image_count: 0,
     changes: { kept: 1, removed: ["item_000001"] },
   });
+});
+
+const MIXED = [
+  '{"custom_id":"plain","prompt":"plain"}',
+  '{"custom_id":"wide","prompt":"wide","aspect_ratio":"16:9"}',
+  '{"custom_id":"big","prompt":"big","size":"2k"}',
+];
+
+async function bench(lines: readonly string[] = MIXED): Promise<InProcessCli> {
+  const cli = await createInProcessCli();
+  writeFileSync(cli.path("my p.jsonl"), `${lines.join("\n")}\n`);
+  return cli;
+}
+
+/** The shape that each request asked for, by its prompt. */
+const asked = ({ fake }: InProcessCli) =>
+  Object.fromEntries(fake.requests.map(({ prompt, json }) => [prompt, json.generationConfig.imageConfig]));
+
+it("generate makes each image in the ratio and size of its line, else in those of the command", async () => {
+  const cli = await bench();
+  const command = ["generate", "--file", "my p.jsonl", "-o", "out", "--aspect-ratio", "1:1"];
+  expect((await cli.run(command)).code).toBe(0);
+  expect(asked(cli)).toEqual({
+    plain: { aspectRatio: "1:1" },
+    wide: { aspectRatio: "16:9" },
+    big: { aspectRatio: "1:1", imageSize: "2K" },
+  });
+  expect(cli.fake.requests.every(({ json }) => !("seed" in json.generationConfig))).toBe(true);
+  writeFileSync(cli.path("my p.jsonl"), `${MIXED.join("\n").replace("16:9", "3:2")}\n`);
+  const other = await cli.run(command);
+  expect(other.code).toBe(6);
+  expect(other.stderr).toContain("out");
+});
+
+it("generate asks for the seed of each image of a line: each further one adds 1", async () => {
+  const cli = await bench(['{"prompt":"a","seed":3,"output_count":2}', '{"prompt":"b"}']);
+  expect((await cli.run(["generate", "--file", "my p.jsonl", "--seed", "9", "-j", "1"])).code).toBe(0);
+  expect((await cli.run(["generate", "c", "--seed", "0"])).code).toBe(0);
+  const seeds = cli.fake.requests.map(({ prompt, json }) => [prompt, json.generationConfig.seed]);
+  expect(seeds).toEqual([
+    ["a", 3],
+    ["a", 4],
+    ["b", 9],
+    ["c", 0],
+  ]);
+});
+
+it("failed images keep their ratio and size in retry.jsonl, and the command for it keeps the model", async () => {
+  const cli = await bench();
+  cli.fake.always(/wide|plain/, { status: 400, message: "No." });
+  const command = ["generate", "--file", "my p.jsonl", "-o", "out", "--size", "512"];
+  const { code, stderr } = await cli.run([...command, "--model", "vendorx-3-pro-image"]);
+  expect(code).toBe(4);
+  expect(stderr).toContain("generate --file out/retry.jsonl --output out-retry --model vendorx-3-pro-image");
+  const lines = readFileSync(cli.path("out/retry.jsonl"), "utf8").trim().split("\n");
+  expect(lines.map((line) => JSON.parse(line))).toEqual([
+    { custom_id: "plain", prompt: "plain", size: "512" },
+    { custom_id: "wide", prompt: "wide", aspect_ratio: "16:9", size: "512" },
+  ]);
+});
+
+it("a ratio or size that the model does not make is named by its line, and nothing is sent", async () => {
+  const cli = await bench();
+  cli.fake.models = [
+    {
+      name: "models/vendorx-3.1-flash-image",
+      supportedGenerationMethods: ["generateContent"],
+      aspectRatios: ["1:1"],
+      imageSizes: ["1K"],
+    },
+  ];
+  const { code, stderr } = await cli.run(["generate", "--file", "my p.jsonl"]);
+  expect(code).toBe(2);
+  expect(stderr).toContain("my p.jsonl:2: aspect_ratio: 16:9: vendorx-3.1-flash-image makes 1:1");
+  expect(stderr).toContain("my p.jsonl:3: size: 2K: vendorx-3.1-flash-image makes 1K");
+  expect(cli.fake.requests).toHaveLength(0);
+});
+
+it("the limit of the cost counts each image with the price of its size", async () => {
+  const cli = await bench();
+  const images = { "1K": 0.1, "2K": 0.3 };
+  cli.fake.models = [
+    {
+      name: "models/vendorx-3.1-flash-image",
+      supportedGenerationMethods: ["generateContent"],
+      pricing: { images },
+    },
+  ];
+  const command = ["generate", "--file", "my p.jsonl", "--max-cost"];
+  const refused = await cli.run([...command, "0.49"]);
+  expect(refused.code).toBe(8);
+  expect(refused.stderr).toContain("3 images would cost $0.50, more than --max-cost $0.49");
+  expect(cli.fake.requests).toHaveLength(0);
+  const made = await cli.run([...command, "0.5"]);
+  expect([made.code, made.stderr]).toEqual([0, expect.stringContaining("3 of 3 images on disk, $0.50 now")]);
+  const again = await cli.run([...command, "0", "--json"]);
+  expect([again.code, again.json()]).toMatchObject([0, { made_count: 0, cost: 0 }]);
+});
+
+it("the other columns of a table come back with the results and in retry.jsonl, and never reach the service", async () => {
+  const cli = await createCli({ failing: /owl/ });
+  await writeFile(join(cli.cwd, "p.csv"), "prompt,custom_id,shop\na red fox,fox,north\nan owl,,south\n");
+  const { code, stderr } = await cli.here(["submit", "p.csv"]);
+  expect([code, stderr]).toEqual([4, expect.stringContaining("other fields are kept as metadata: shop\n")]);
+  const read = async (name: string) =>
+    (await readFile(join(cli.cwd, "p-images", name), "utf8"))
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+  expect(await read("results.jsonl")).toMatchObject([
+    {
+      custom_id: "fox",
+      source_id: "fox",
+      file: "p.csv",
+      line: 2,
+      prompt: "a red fox",
+      metadata: { shop: "north" },
+    },
+    { custom_id: "item_000002", source_id: null, file: "p.csv", line: 3, metadata: { shop: "south" } },
+  ]);
+  expect(await read("retry.jsonl")).toEqual([
+    { custom_id: "item_000002", prompt: "an owl", metadata: { shop: "south" } },
+  ]);
+  expect(cli.fake.batches[0]?.request).not.toContain("shop");
+  await writeFile(join(cli.cwd, "p.csv"), "shop,prompt,custom_id\n\neast,a red fox,fox\nsouth,an owl,\n");
+  await cli.here(["submit", "p.csv"]);
+  expect((await read("results.jsonl"))[0]).toMatchObject({ line: 3, metadata: { shop: "east" } });
+  cli.fake.options.failing = /none/;
+  expect((await cli.here(["retry", "p-images"])).code).toBe(0);
+  expect((await read("results.jsonl"))[1]).toMatchObject({ status: "success", metadata: { shop: "south" } });
+  expect(cli.fake.batches).toHaveLength(2);
+  expect((await cli.here(["submit", "p.csv", "--strict"])).code).toBe(2);
+  // A column that a prompt uses is a variable: nothing is said of it.
+  const used = await cli.here(["submit", "p.csv", "-o", "used", "--prompt", "{{prompt}} in the {{shop}}"]);
+  expect(used.stderr).not.toContain("kept as metadata");
+});
+
+it("a column called metadata is kept as text", async () => {
+  const cli = await createCli();
+  await writeFile(join(cli.cwd, "p.csv"), "prompt,metadata\na red fox,north\nan owl,\n");
+  expect((await cli.here(["submit", "p.csv"])).code).toBe(0);
+  const results = await readFile(join(cli.cwd, "p-images", "results.jsonl"), "utf8");
+  const kept = results
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line).metadata);
+  expect(kept).toEqual([{ metadata: "north" }, undefined]);
+});
+
+const PROMPTS = JSON.stringify({
+  custom_id: "poster",
+  prompt: "a {{animal}} in {{season}}",
+  vars: { season: "@seasons.txt" },
+});
+
+it("[VAR-1] submit makes an image of each combination, --expand prints them, and another value makes only the new ones", async () => {
+  const cli = await createCli();
+  await writeFile(join(cli.cwd, "p.jsonl"), PROMPTS);
+  await writeFile(join(cli.cwd, "seasons.txt"), "winter\nspring\n");
+  const submit = ["submit", "p.jsonl", "--var", "animal=fox,owl"];
+  const expanded = await cli.here([...submit, "--dry-run", "--expand"]);
+  expect([expanded.code, cli.fake.batches.length]).toEqual([0, 0]);
+  expect(expanded.stderr).toContain("1 line × 2 × 2 = 4 images\n");
+  const lines = expanded.stdout.trim().split("\n");
+  expect(JSON.parse(lines[1] ?? "")).toEqual({ custom_id: "poster-winter-owl", prompt: "a owl in winter" });
+  expect((await cli.here(submit)).code).toBe(0);
+
+  await writeFile(join(cli.cwd, "seasons.txt"), "winter\nautumn\nspring\n");
+  expect((await cli.here([...submit, "--update"])).code).toBe(0);
+  expect(cli.fake.batches.map(({ items }) => items.map(({ prompt }) => prompt))).toEqual([
+    ["a fox in winter", "a owl in winter", "a fox in spring", "a owl in spring"],
+    ["a fox in autumn", "a owl in autumn"],
+  ]);
+  expect(await readdir(join(cli.cwd, "p-images", "images"))).toHaveLength(6);
+  expect((await cli.here([...submit, "--expand"])).code).toBe(2);
 });

@@ -2,6 +2,7 @@ import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { createCli } from "../support/cli.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
@@ -9,6 +10,7 @@ import { fakeBucket } from "../support/s3/buckets.ts";
 import { watchSecret } from "../support/secrets.ts";
 import { startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
+import { endLimitWhen, LIMIT } from "./time-limit.ts";
 
 const serveArgs = (data: string, ...more: string[]) => [BIN, "serve", "--port", "0", "--data", data, ...more];
 const readJson = (path: string) => JSON.parse(readFileSync(path, "utf8"));
@@ -44,7 +46,7 @@ describe("imgbatch serve", () => {
     expect(stderr).not.toContain(readJson(credentials).api_key);
   });
 
-  it("warns of a provider without its key, which is disabled, and starts with the others", async () => {
+  it("[DOCTOR-2] warns of a provider without its key, which is disabled, and starts with the others; says that it charges half", async () => {
     const data = await tempDir();
     const google = { name: "real", type: "native", baseUrl: "https://generativelanguage.googleapis.com" };
     const providers = [
@@ -56,11 +58,11 @@ describe("imgbatch serve", () => {
     expect(JSON.parse(await serve.line())).toMatchObject({ event: "ready" });
     serve.child.kill("SIGTERM");
     const { code, stderr } = await serve.exited;
-    const warnings = stderr
+    const lines = stderr
       .trim()
       .split("\n")
       .map((line) => JSON.parse(line));
-    expect([code, warnings.filter(({ level }) => level === "warn")]).toEqual([
+    expect([code, lines.filter(({ level }) => level === "warn")]).toEqual([
       0,
       [
         expect.objectContaining({
@@ -70,6 +72,12 @@ describe("imgbatch serve", () => {
         }),
       ],
     ]);
+    expect(lines).toContainEqual(
+      expect.objectContaining({
+        msg: "the group default charges half of what real bills for an image of a batch",
+        advice: expect.stringContaining('"batchDiscount": 1'),
+      }),
+    );
   });
 
   it("[DATA-1] owns its data directory: a second one gets an error that names the owner", async () => {
@@ -228,3 +236,100 @@ it.skipIf(!hasPostgres)(
     expect(left.stdout).toContain("processes: 0 take requests, 0 make images");
   },
 );
+
+describe("imgbatch console", () => {
+  it("prints a link that signs in once to the running service of the data directory", async () => {
+    const service = await startTestService({ workers: false });
+    const args = ["console", "--data", service.data];
+    const { code, stdout } = await runInProcess(args, { cwd: service.data });
+    expect(code).toBe(0);
+    const link = new URL(stdout.trim());
+    expect(`${link.origin}${link.pathname}`).toBe(`${service.url}/`);
+    const signIn = () =>
+      fetch(`${service.url}/v1/console/sessions`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${link.hash.slice("#code=".length)}` },
+      });
+    expect([(await signIn()).status, (await signIn()).status]).toEqual([200, 401]);
+    const asJson = (await runInProcess([...args, "--json"], { cwd: service.data })).json();
+    expect(asJson).toMatchObject({ ok: true, expires_at: expect.any(Number) });
+    expect(asJson.url).toMatch(/\/#code=[\w-]{43}$/);
+    expect(asJson.url).not.toBe(link.href);
+  });
+
+  it("says what to do where no service runs, and where it has no console", async () => {
+    const data = await tempDir();
+    const none = await runInProcess(["console", "--data", data], { cwd: data });
+    expect([none.code, none.stdout]).toEqual([7, ""]);
+    expect(none.stderr).toContain(`next: start one with imgbatch serve --data ${data}, or`);
+    const off = await startTestService({ workers: false, config: { features: { console: false } } });
+    const refused = await runInProcess(["console", "--data", off.data], { cwd: off.data });
+    expect(refused.code).toBe(10);
+    expect(refused.stderr).toContain("has no web console");
+    expect(refused.stderr).toContain("features.console");
+  });
+});
+
+describe("imgbatch ready", () => {
+  it("prints the address of a service that works and takes the key", async () => {
+    const cli = await createCli();
+    const { code, stdout } = await cli.here(["ready"], { env: {} });
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `${cli.fake.url}\n` });
+    expect((await cli.here(["ready", "--json"])).json()).toEqual({
+      ok: true,
+      ready: true,
+      url: cli.fake.url,
+      exit_code: 0,
+    });
+    expect(cli.fake.count(/^POST/)).toBe(0);
+  });
+
+  it("is 7 while the service is not ready, and says why", async () => {
+    const cli = await createCli();
+    cli.fake.fault(/readyz/, { status: 503, body: { status: "not_ready", problems: ["the disk is full"] } });
+    const { code, stderr } = await cli.here(["ready"], { env: {} });
+    expect(code).toBe(7);
+    expect(stderr).toContain("Not ready: the disk is full.");
+    const down = await cli.here(["ready", "--base-url", "http://127.0.0.1:1"], { env: {} });
+    expect(down.code).toBe(7);
+    expect(down.stderr).toContain("next: imgbatch ready --wait");
+    expect(down.stderr).not.toContain("paid");
+  });
+
+  it("asks the running service of the data directory, and starts none", async () => {
+    const data = await tempDir();
+    const env = cleanEnvironment({ IMGBATCH_DATA: data });
+    const none = await runInProcess(["ready", "--data", data], { cwd: data });
+    expect(none.code).toBe(7);
+    expect(none.stderr).toContain(`next: start one (imgbatch serve --data ${data})`);
+    const waiting = startNode([BIN, "ready", "--wait"], { env });
+    const serve = startNode([BIN, "serve", "--port", "0"], { env });
+    const { url } = JSON.parse(await serve.line());
+    const { code, stdout } = await waiting.exited;
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `${url}\n` });
+  });
+
+  it("a refused or missing key is 3 at once, also with --wait", async () => {
+    const cli = await createCli();
+    cli.fake.fault(/models/, { status: 401, body: { error: { code: "INVALID_API_KEY", message: "no" } } });
+    expect((await cli.here(["ready", "--wait"])).code).toBe(3);
+    expect((await cli.here(["ready"], { env: { IMGBATCH_API_KEY: "" } })).code).toBe(3);
+  });
+
+  it("--wait looks until it is ready, or until the time is up: then 124", async () => {
+    const cli = await createCli();
+    const down = { status: 503, body: "" };
+    cli.fake.fault(/readyz/, down, down);
+    expect((await cli.here(["ready", "--wait"])).code).toBe(0);
+    expect(cli.fake.count(/readyz/)).toBe(3);
+    cli.fake.fault(/readyz/, ...Array.from({ length: 50 }, () => down));
+    // The second look begins when the first one is over.
+    endLimitWhen(() => cli.fake.count(/readyz/) > 4);
+    const late = await cli.here(["ready", "--wait", "--timeout", LIMIT, "--json"]);
+    expect(late.code).toBe(124);
+    expect(late.json().error?.message).toContain("HTTP 503");
+    const silent = await createCli();
+    silent.fake.fault(/readyz/, { silent: true });
+    expect((await silent.here(["ready", "--timeout", "300ms"])).code).toBe(124);
+  });
+});

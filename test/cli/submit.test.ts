@@ -4,7 +4,6 @@ import { expect, it } from "vitest";
 import { resultSchema } from "../../src/runs/directory/results.ts";
 import { type Cli, createCli } from "../support/cli.ts";
 import { type FakeOptions, png } from "../support/fake-service.ts";
-import { endLimitWhen, LIMIT } from "./time-limit.ts";
 
 const PROMPTS = '{"custom_id":"cat","prompt":"a cat"}\n{"custom_id":"dog","prompt":"a dog"}\n';
 
@@ -23,13 +22,7 @@ it("[CLI-1] submit prints the directory and nothing else on stdout; what to do n
   expect((await readdir(join(cli.cwd, "pets-images", "images"))).sort()).toEqual(["cat.png", "dog.png"]);
 });
 
-it("[CLI-1] prompts come from standard input too, and --output names the directory", async () => {
-  const cli = await bench();
-  const { code, stdout } = await cli.here(["submit", "-", "--output", "out"], { stdin: PROMPTS });
-  expect({ code, stdout }).toEqual({ code: 0, stdout: "out\n" });
-});
-
-it("[CLI-2] the result of submit as JSON has the counts, the batches, the files and whether it was a replay", async () => {
+it("[CLI-2] [RUN-2] the result of submit as JSON has the counts, the batches, the files and whether it was a replay", async () => {
   const cli = await bench();
   const first = (await cli.here(["submit", "pets.jsonl", "--json"])).json();
   expect(first).toMatchObject({
@@ -43,6 +36,7 @@ it("[CLI-2] the result of submit as JSON has the counts, the batches, the files 
   const again = await cli.here(["--json", "submit", "pets.jsonl"]);
   expect(again.json()).toMatchObject({ ok: true, replayed: true, fetched_count: 0 });
   expect(again.stderr).toMatch(/re-using imgbatch_\w+ submitted 2 h ago \(--new to generate again\)/);
+  expect([cli.fake.count(/^POST/), cli.fake.count(/download/)]).toEqual([1, 1]);
 });
 
 it("bad lines are all reported, nothing is sent, and the exit code is 2", async () => {
@@ -113,18 +107,6 @@ it("what the service reports of each image stands in the results, in items, and 
   const page = await readFile(join(cli.cwd, "pets-images", "index.html"), "utf8");
   for (const fact of ["<code>google</code>", "<code>image-002</code>", ">seed 7</p>"])
     expect(page).toContain(fact);
-});
-
-it("after a refusal by the service the mended file is submitted by the same command", async () => {
-  const cli = await bench();
-  const error = { code: "BATCH_IMAGE_INVALID_ITEMS", message: "items[1].prompt: say something else" };
-  cli.fake.fault(/^POST/, { status: 400, body: { error } });
-  const refused = await cli.here(["submit", "pets.jsonl"]);
-  expect(refused.code).toBe(2);
-  expect(refused.stderr).toContain("\n  pets.jsonl:2: prompt: say something else\n");
-  expect(await readdir(cli.cwd)).not.toContain("pets-images");
-  await writeFile(join(cli.cwd, "pets.jsonl"), PROMPTS.replace("a dog", "a better dog"));
-  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
 });
 
 it("some failed images are exit 4, with the command that retries them; allowed ones are exit 0", async () => {
@@ -267,15 +249,6 @@ it("an option that is not right is exit 2 and says what would be", async () => {
     expect({ options, code, stdout }).toEqual({ options, code: 2, stdout: "" });
   }
   expect(cli.fake.count(/^POST/)).toBe(0);
-});
-
-it("[CLI-10] the time limit is exit 124 and says what becomes of the batch", async () => {
-  const cli = await bench({ statuses: ["running"] });
-  endLimitWhen(() => cli.fake.count(/^GET .*imgbatch_\w+$/) > 0);
-  const { code, json, stderr } = await cli.here(["submit", "pets.jsonl", "--timeout", LIMIT, "--json"]);
-  expect(code).toBe(124);
-  expect(json().error).toMatchObject({ code: "TIMEOUT" });
-  expect(stderr).toMatch(/Timed out after \S+ m?s; imgbatch_\w+ goes on/);
 });
 
 it("[CLI-11] the first signal ends with what to do next and 130 or 143, and the same command goes on", async () => {

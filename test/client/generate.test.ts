@@ -38,48 +38,6 @@ async function wire(...answers: NativeAnswer[]): Promise<Wire> {
 const error = (status: number, more: object = {}) => ({ status, message: "Busy.", ...more });
 const empty = { body: { candidates: [{ finishReason: "NO_IMAGE", index: 0 }] } };
 
-it("a request names prompt, images, ratio and size as the native protocol does, and nothing else", async () => {
-  const { fake, http } = await wire();
-  const data = png("input");
-  await generateImage(http, {
-    ...REQUEST,
-    images: [{ mimeType: "image/png", data }],
-    aspectRatio: "16:9",
-    size: "2K",
-  });
-  await generateImage(http, REQUEST);
-  const [full, bare] = fake.requests;
-  expect(full?.path).toBe("/v1beta/models/vendorx-3.1-flash-image:generateContent");
-  expect(full?.json).toEqual({
-    contents: [
-      {
-        role: "user",
-        parts: [{ text: "a fox" }, { inlineData: { mimeType: "image/png", data: data.toString("base64") } }],
-      },
-    ],
-    generationConfig: {
-      responseModalities: ["TEXT", "IMAGE"],
-      imageConfig: { aspectRatio: "16:9", imageSize: "2K" },
-    },
-  });
-  expect(bare?.json.generationConfig).toEqual({ responseModalities: ["TEXT", "IMAGE"], imageConfig: {} });
-});
-
-it("the image comes as its very bytes, typed by them, with what the service said", async () => {
-  const { http } = await wire({ images: [JPEG], type: "image/png" });
-  const made = await generateImage(http, REQUEST);
-  expect(made.data.equals(JPEG)).toBe(true);
-  expect(made).toMatchObject({
-    mimeType: "image/jpeg",
-    modelVersion: "drawn-1",
-    text: "Here.",
-    usage: { totalTokenCount: 7 },
-    requestId: "req_native",
-    attempts: 1,
-    furtherImages: 0,
-  });
-});
-
 it("interim images of a model that thinks are passed over", async () => {
   const final = png("final");
   const inline = (image: Buffer) => ({
@@ -167,28 +125,6 @@ it("empty answers and errors share the three retries", async () => {
   await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ httpStatus: 503 });
   expect(fake.requests).toHaveLength(4);
 });
-
-const TWICE = /An answer had begun and broke off: the image may be billed twice\.$/;
-for (const [what, answers, times] of [
-  ["breaks off again", [{ cutAt: 40 }, { cutAt: 40 }], 2],
-  ["breaks off after other errors", [error(503), { cutAt: 40 }, { cutAt: 40 }], 3],
-  ["is an error then", [{ cutAt: 40 }, error(503)], 2],
-] as [string, NativeAnswer[], number][]) {
-  it(`an answer that breaks off is asked for once more, and is said to be perhaps billed: it ${what}`, async () => {
-    const fake = await startFakeNative();
-    onTestFinished(() => fake.close());
-    fake.answer(/./, ...answers);
-    const told: [string, boolean][] = [];
-    const onRetry = ({ message }: Error, _delayMs: number, maybePaid: boolean) =>
-      void told.push([message, maybePaid]);
-    const wired = { baseUrl: fake.url, apiKey: FAKE_KEY, clock: new InstantClock(), random: () => 0.5 };
-    const thrown = generateImage(createServiceHttp({ ...wired, onRetry }), REQUEST);
-    await expect(thrown).rejects.toThrow(TWICE);
-    expect(fake.requests).toHaveLength(times);
-    expect(told.map(([, maybePaid]) => maybePaid)).toEqual([...Array(times - 2).fill(false), true]);
-    expect(told.at(-1)?.[0]).toMatch(TWICE);
-  });
-}
 
 it("an answer that breaks off may be billed, also without another attempt", async () => {
   const { fake, http } = await wire({ cutAt: 40 });

@@ -206,13 +206,6 @@ it("a create whose answer was lost is asked again with the same key and finds it
   expect(fake.requests.map((request) => request.headers["idempotency-key"])).toEqual(["key-1", "key-1"]);
 });
 
-it("the key goes into the authorization header and into no error", async () => {
-  const { http } = await wire({}, "secret-key");
-  const thrown = await listModels(http).catch((caught) => caught);
-  expect(thrown.code).toBe("INVALID_API_KEY");
-  expect(JSON.stringify([thrown, thrown.message, thrown.stack])).not.toContain("secret-key");
-});
-
 it("an aborted request ends with the reason of the signal, also in a pause and in the middle of a body", async () => {
   const { fake, http } = await wire();
   const reason = new Error("stop");
@@ -290,20 +283,6 @@ it("a batch that says little is read: absent fields are null, unknown ones are k
   expect(batch.raw.extra).toEqual({ x: 1 });
 });
 
-it("another batch than the one that was asked for is no answer", async () => {
-  const { fake, http } = await wire();
-  fake.fault(/^GET/, { status: 200, body: { id: "imgbatch_other", status: "completed" } });
-  await expect(look(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
-});
-
-it("[HTTP-7] a create that was taken without a batch in the answer leaves the outcome unknown", async () => {
-  for (const body of [{}, [], { ok: true }, { id: "" }, null, "a"]) {
-    const { fake, http } = await wire();
-    fake.fault(/^POST/, { status: 200, body: JSON.stringify(body) });
-    await expect(create(http)).rejects.toMatchObject({ code: "SUBMISSION_UNKNOWN" });
-  }
-});
-
 it("a batch that is older than its request was there before, also when the service does not say so", async () => {
   const { fake, http } = await wire();
   const batch = (ageS: number) => ({
@@ -349,40 +328,6 @@ it("errors of other shapes keep their own message", async () => {
     fake.fault(/^GET/, { status: 404, body });
     await expect(look(http)).rejects.toMatchObject({ code: "NOT_FOUND" });
   }
-});
-
-it("a service that repeats the key does not bring it into errors or data", async () => {
-  const { fake, http } = await wire();
-  const message = `Unknown key ${FAKE_KEY}`;
-  fake.fault(/^GET/, { status: 401, headers: { "x-request-id": FAKE_KEY }, body: { error: { message } } });
-  await expect(look(http)).rejects.toMatchObject({
-    message: "Unknown key [API key]",
-    requestId: "[API key]",
-  });
-  fake.fault(/^GET/, { status: 200, body: { id: "imgbatch_none", status: "x", note: message } });
-  expect((await look(http)).batch.raw.note).toBe("Unknown key [API key]");
-  const escaped = `{"id":"imgbatch_none","status":"x","note":"${FAKE_KEY.replace("-", "\\u002d")}","${FAKE_KEY}":1}`;
-  const handle: RequestListener = (_, response) => {
-    response.write(escaped.slice(0, 45));
-    setImmediate(() => response.end(escaped.slice(45)));
-  };
-  fake.fault(/^GET/, { handle });
-  expect((await look(http)).batch.raw).toMatchObject({ note: "[API key]", "[API key]": 1 });
-});
-
-it("another host that a service redirects to never gets the key, and its word is not taken", async () => {
-  const seen: (string | undefined)[] = [];
-  const other = await serve((request, response) => {
-    seen.push(request.headers.authorization);
-    response.end(JSON.stringify({ id: "b", status: "completed" }));
-  });
-  const { http } = await serve((request, response) => {
-    response.writeHead(302, { location: other.baseUrl + request.url }).end();
-  });
-  await expect(getBatch(http, "b")).rejects.toThrow(`redirects to ${other.baseUrl}`);
-  expect((await getContent(http, "b", "cat", 0)).data.toString()).toContain("completed");
-  // For its word it is not even asked.
-  expect(seen).toEqual([undefined]);
 });
 
 it("redirects within the service are followed a few times, and a circle ends after as many", async () => {

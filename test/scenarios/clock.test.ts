@@ -1,16 +1,11 @@
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { FailedAuthLimit } from "../../src/server/http/limits.ts";
-import { runInProcess } from "../support/cli-in-process.ts";
 import { SetbackClock, wrongClock } from "../support/fake-clock.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
-import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
-import { tempDir } from "../support/temp-dir.ts";
 
 const HOUR_MS = 3_600_000;
 const TEN_YEARS_MS = 10 * 365 * 24 * HOUR_MS;
@@ -221,73 +216,3 @@ describe("a clock that is set", () => {
     expect(await statusNow()).toBe(200);
   });
 });
-
-/** Debian's names for the library that makes a process see another time. */
-const LIBRARIES = ["x86_64-linux-gnu", "aarch64-linux-gnu"].map(
-  (name) => `/usr/lib/${name}/faketime/libfaketime.so.1`,
-);
-const library = LIBRARIES.find((path) => existsSync(path));
-if (!library) process.stderr.write("libfaketime is not installed: no real process gets a wrong clock\n");
-
-const onRealClock = library ? it : it.skip;
-
-describe("the clock of a real process", () => {
-  onRealClock(
-    "[CLOCK-1] that is set back, forward and back again: the batch is made and paid once",
-    async () => {
-      const data = await tempDir();
-      const offset = join(data, "..", `offset-${process.pid}`);
-      writeFileSync(offset, "+0");
-      const env = cleanEnvironment({
-        LD_PRELOAD: library ?? "",
-        FAKETIME_TIMESTAMP_FILE: offset,
-        FAKETIME_NO_CACHE: "1",
-        FAKETIME_DONT_FAKE_MONOTONIC: "1",
-      });
-      const serve = startNode([BIN, "serve", "--port", "0", "--data", data, "--simulate", "latency=150ms"], {
-        env,
-      });
-      const { url } = JSON.parse(await serve.line());
-      const { api_key: key } = JSON.parse(readFileSync(join(data, "credentials.json"), "utf8"));
-      const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
-      const prompts = ["a", "b", "c", "d", "e", "f"].map((prompt) => ({
-        prompt,
-      }));
-      const made = await fetch(`${url}/v1/images/batches`, {
-        method: "POST",
-        headers,
-        body: JSON.stringify({ model: MODEL, items: prompts }),
-      });
-      const { id } = (await made.json()) as { id: string };
-      const look = async () =>
-        (await (await fetch(`${url}/v1/images/batches/${id}`, { headers })).json()) as Seen;
-      for (const [successes, jump] of [
-        [1, "-3600"],
-        [3, "+315360000"],
-        [4, "-3600"],
-      ] as const) {
-        await expect.poll(async () => (await look()).success_count).toBeGreaterThanOrEqual(successes);
-        writeFileSync(offset, jump);
-      }
-      await expect.poll(async () => (await look()).status).toBe("completed");
-      const batch = await look();
-      expect(batch).toMatchObject({ success_count: 6, fail_count: 0, actual_cost: 0.201 });
-      expect(batch.settled_at).toBeGreaterThanOrEqual(batch.created_at);
-      serve.child.kill("SIGTERM");
-      const { stderr } = await serve.exited;
-      const durations = stderr.split("\n").flatMap((line) => /"ms":(-?\d+)/.exec(line)?.[1] ?? []);
-      expect(durations.length).toBeGreaterThan(5);
-      for (const ms of durations) expect(Number(ms)).toBeGreaterThanOrEqual(0);
-      const check = ["admin", "check", "--data", data];
-      expect((await runInProcess(check, { cwd: data })).code).toBe(0);
-    },
-  );
-});
-
-interface Seen {
-  status: string;
-  success_count: number;
-  fail_count: number;
-  created_at: number;
-  settled_at: number;
-}

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { chmod, cp, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -27,7 +28,17 @@ const DAMAGE: [what: string, hasSameSize: boolean, damage: (path: string, other:
     ["a cut end", false, async (path) => truncateSync(path, statSync(path).size - 1)],
     ["nothing in it", false, async (path) => truncateSync(path, 0)],
     ["more behind its end", false, async (path) => writeFileSync(path, "x", { flag: "a" })],
+    // Sparse: it takes no room on the disk.
+    ["more behind it than fits into memory", false, async (path) => truncateSync(path, 3 * 1024 ** 3)],
     ["no file", false, (path) => rm(path)],
+    [
+      "a pipe in its place, out of which nothing comes",
+      false,
+      async (path) => {
+        await rm(path);
+        execFileSync("mkfifo", [path]);
+      },
+    ],
     [
       "a directory in its place",
       false,

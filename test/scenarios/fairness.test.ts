@@ -153,18 +153,6 @@ describe("the order of work", () => {
     await expect.poll(queued).toEqual([]);
   });
 
-  it("everything that waits is started, although nothing new comes", async () => {
-    const first = await startTestService();
-    const { id } = await first.submit({ model: MODEL, items: named("model", 1) });
-    await first.until(id);
-    await first.close(0);
-    const { stores } = await openBeside(first.data);
-    await leaveQueued(stores, id, MOST_IN_TURN + 8);
-    await startTestService({ data: first.data });
-    const completed = async () => (await stores.read.batches.withStatus(["completed"])).length;
-    await expect.poll(completed).toBe(MOST_IN_TURN + 9);
-  });
-
   it("a provider that hangs does not hold up another one", async () => {
     const slow = gatedProvider({ name: "slow", model: OTHER_MODEL });
     const quick = new FakeProvider({ name: "quick" });

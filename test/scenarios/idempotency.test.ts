@@ -43,13 +43,15 @@ async function idleService(config: object = {}) {
 }
 
 describe("many requests at once", () => {
-  it("with reference images leave the files of one batch, and they are the right ones", async () => {
+  it("[IDEM-1] with one key make one batch, with one hold and the right files of its reference images", async () => {
     const { service, mayGo } = await idleService();
     const item = { prompt: "a", reference_images: [await reference(1), await reference(2)] };
     const answers = await all(service, Array(30).fill({ model: MODEL, items: [item] }), key("k"));
     const [id = "", ...others] = new Set(await Promise.all(answers.map(idOf)));
     expect(others).toEqual([]);
-    const { blobs } = await books(service);
+    const { blobs, batches, holds } = await books(service);
+    expect([batches.length, holds]).toEqual([1, 1]);
+    expect(answers.filter((answer) => !isReplay(answer))).toHaveLength(1);
     const files = await blobs.list("inputs/");
     expect(files.filter((file) => file.key.startsWith(inputsPrefix(id)))).toHaveLength(2);
     expect(files).toHaveLength(2);

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
 import type { Role } from "../../src/config/roles.ts";
 import type { StoragePlaces } from "../../src/config/storage-places.ts";
@@ -7,7 +7,7 @@ import type { BatchObject } from "../../src/contract/batch-api.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import type { ServiceEvent } from "../../src/domain/feed.ts";
 import { openAdmin } from "../../src/service/admin.ts";
-import { FakeProvider, FakeUpstream, made, madeAfter, tinyPng, troubled } from "../support/fake-provider.ts";
+import { FakeProvider, made, madeAfter, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { batchOf, fileOf, GENERATIONS, jsonl, line } from "../support/openai-batches.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
@@ -122,18 +122,6 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     expect(deleted.status).toBe(200);
     expect(await api.json(`${BATCHES}/${id}`)).toMatchObject({ status: "output_deleted" });
     expect((await worker.ask(BATCHES)).status).toBe(404);
-  });
-
-  it("go by the clock of the database, however wrong their own is", async () => {
-    const { start } = await shared();
-    const now = Date.now;
-    const wrong = vi.spyOn(Date, "now").mockImplementation(() => now() + 3_600_000);
-    onTestFinished(() => wrong.mockRestore());
-    const process = await start("all");
-    await ready(process);
-    const batch = await ended(process, await submit(process, 1));
-    for (const seconds of [batch.created_at, batch.settled_at ?? 0])
-      expect(Math.abs(seconds * 1000 - now())).toBeLessThan(600_000);
   });
 
   it.each([true, false])(
@@ -307,20 +295,6 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     const body = await one.ask(`/v1beta/${file.name}:download?alt=media`);
     expect(await body.text()).toBe("abcdefghi");
     expect([...fake.objects.keys()].filter((each) => each.includes("/uploads/"))).toEqual([]);
-  });
-
-  it("one tells why a batch waits whose provider has refused another", async () => {
-    const provider = new FakeUpstream("own");
-    provider.answer = () => {
-      throw troubled("limited", { retryAfterMs: 60_000 });
-    };
-    const { start, admin } = await shared({ provider });
-    await admin.topUp("default", 1_000_000, { isReal: true });
-    const [_worker, api] = [await start("worker"), await start("api")];
-    await ready(api);
-    const id = await submit(api, 1);
-    const waiting = async () => ((await api.json(`${BATCHES}/${id}`)) as BatchObject).waiting;
-    await expect.poll(waiting, { interval: 100 }).toMatchObject({ code: "PROVIDER_RATE_LIMITED" });
   });
 
   it.each([

@@ -18,16 +18,6 @@ async function sides() {
   return { from, fake, to: s3Blobs(settings) };
 }
 
-it("[MOVE-1] files have the same bytes in the bucket, without thumbnails and drafts", async () => {
-  const { from, fake, to } = await sides();
-  const steps: string[] = [];
-  const moved = await copyBlobs(from, to, (done, all) => steps.push(`${done}/${all}`));
-  expect(moved).toEqual({ files: 10, bytes: 45_000, known: 0 });
-  expect(steps.at(-1)).toBe("10/10");
-  expect(fake.objects.size).toBe(10);
-  expect(await to.read("outputs/b/9")).toEqual(await from.read("outputs/b/9"));
-});
-
 it("what was copied is not copied again, unless it differs", async () => {
   const { from, fake, to } = await sides();
   fake.fail(

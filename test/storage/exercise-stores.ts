@@ -369,6 +369,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.items.assignToJob("b3", { jobId: "job1", provider: "q", limit: 1 });
       await tx.items.leaseJob("job1", "lease");
       await tx.items.markJob("job1", "twice");
+      await tx.items.markJob("job1", "once", "no");
+      await tx.items.markJob("job1", "no", "twice");
     });
     await read.items.ofJob("job1");
     await read.items.countWithoutJob("b2");
@@ -443,7 +445,6 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await write(async (tx) => {
       await tx.realtimeHolds.insert({ ...hold, id: "h2" });
       await tx.realtimeHolds.insert({ ...hold, id: "H1", worker: "gone" });
-      await tx.realtimeHolds.insert({ ...hold, id: "h3", worker: null });
       await tx.realtimeHolds.abandoned();
       await tx.realtimeHolds.countOpen("key1");
       await tx.realtimeHolds.isOpen("h2");

@@ -172,23 +172,6 @@ describe("an upstream that cannot be used", () => {
 });
 
 describe("several upstreams", () => {
-  it("[FAILOVER-1] after an unreadable answer of the first provider, the second makes the item, which is marked", async () => {
-    const first = new FakeUpstream("first");
-    const second = new FakeUpstream("second");
-    first.answer = async () => made(Buffer.from("no image"));
-    const clock = new FakeClock();
-    const service = await start([first, second], { clock });
-    const { id } = await service.submit({ model: MODEL, items: items(3) });
-    expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 3 });
-    expect(Object.values(first.asked).every((count) => count === 1)).toBe(true);
-    const all = await itemsOf(service, id);
-    for (const { custom_id, provider, notes } of all) {
-      const wasAskedTwice = first.asked[`picture ${custom_id.slice(1)}`] === 1;
-      expect(provider).toBe("second");
-      expect(notes.some((note) => note.startsWith(MARK))).toBe(wasAskedTwice);
-    }
-  });
-
   it("[FAILOVER-1] an item that has changed providers twice stays with its last provider", async () => {
     const first = new FakeUpstream("first");
     const second = new FakeUpstream("second");

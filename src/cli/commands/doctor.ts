@@ -2,10 +2,11 @@ import { readFileSync } from "node:fs";
 import { saving } from "../../client/file-errors.ts";
 import { agreeTo, readConfig, requireAgreed } from "../../config/load.ts";
 import { agreementsFile, dataDirectoryOf } from "../../config/paths.ts";
-import type { Config } from "../../config/schema.ts";
+import { type Config, undercharging } from "../../config/schema.ts";
 import type { StoragePlaces } from "../../config/storage-places.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { packageFile } from "../../kernel/package-file.ts";
 import { counted } from "../../kernel/text.ts";
 import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
@@ -81,6 +82,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   // Without the native modules or with a damaged directory nothing can be known of upstreams.
   if (worstExitCode(findings) === 0)
     findings.push(...(await checkUpstreams({ config, directory: data, storage, signal, where: global })));
+  findings.push(...undercharging(config).map(({ message, advice }) => warn("price", message, advice)));
   // Its processes are found by their addresses, which only their callers know.
   if (storage.database.kind === "postgres") return findings;
   context.output.detail(`data directory: ${data}`);
@@ -124,7 +126,7 @@ async function checkConfig(context: CommandContext): Promise<{ config: Config | 
     const message = `is right, and you agree to ${found.fields.join(", ")} (kept in ${store})`;
     return { config, finding: ok("config", message) };
   } catch (error) {
-    const usual = "fix it; `imgbatch schema config` prints every key";
+    const usual = `fix it; \`${programName()} schema config\` prints every key`;
     return { config: null, finding: failure("config", error, usual) };
   }
 }

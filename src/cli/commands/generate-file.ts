@@ -3,6 +3,7 @@ import { createRateLimiter } from "../../client/realtime.ts";
 import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";
+import { shellWord } from "../../kernel/command-line.ts";
 import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { optionFields, withoutDefaults } from "../../prompts/options.ts";
@@ -22,7 +23,6 @@ import {
 import { planRealtimeRun, type RealtimePlan, realtimeImages } from "../../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles } from "../../runs/plan/prompt-files.ts";
 import { type RealtimeOutcome, type RealtimeRunOptions, runRealtime } from "../../runs/realtime-run.ts";
-import { shellWord } from "../../runs/reports/run-report.ts";
 import { itemsOf } from "../../runs/request.ts";
 import type { ImageConsent } from "../../runs/send.ts";
 import { stands } from "../../runs/standing.ts";

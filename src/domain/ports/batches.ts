@@ -299,8 +299,8 @@ export interface ItemRepository {
   ofJob(jobId: string): Promise<ItemRecord[]>;
   /** Leases the pending items of a job, also those with a lease. Returns them in request order. */
   leaseJob(jobId: string, token: string): Promise<ItemRecord[]>;
-  /** Sets the mark of the pending items of a job. */
-  markJob(jobId: string, maybePaid: MaybePaid): Promise<void>;
+  /** Sets the mark of the pending items of a job, or only of those that have the mark `before`. */
+  markJob(jobId: string, maybePaid: MaybePaid, before?: MaybePaid): Promise<void>;
   /** Returns how many pending items of the batch belong to no job. */
   countWithoutJob(batchId: string): Promise<number>;
   /** Lets the pending items of a batch change the provider again: they have waited. */

@@ -53,9 +53,6 @@ const NOTHING: Alongside = async () => {};
 
 const DRAWN = { consentMicroUsd: null, isUpstream: false };
 
-/** A hold of a worker, which must be alive. */
-type NewHold = RealtimeHoldRecord & { worker: string };
-
 /** The error of a request that ends because other processes took its process for dead, before it cost anything. */
 export function takenForDead(): ImgbatchError {
   const message =
@@ -70,7 +67,7 @@ export function takenForDead(): ImgbatchError {
  */
 export function openHold(
   stores: Stores,
-  hold: NewHold,
+  hold: RealtimeHoldRecord,
   { consentMicroUsd, isUpstream }: Pick<Payer, "consentMicroUsd" | "isUpstream"> = DRAWN,
   { what = "The image", alongside = NOTHING }: { what?: string; alongside?: Alongside } = {},
 ): Promise<void> {

@@ -31,12 +31,11 @@ export function modelPath(model: string): string {
 }
 
 /**
- * Whether a request has a seed: one that was asked for, or else for a model that is known to take one. A model of another
- * imgbatch does.
+ * Whether a request has a seed: one that was asked for, or else for a vendor's model that is known to take one. What
+ * the models of another imgbatch take is not known here, and it refuses a seed for one that takes none.
  */
 function hasSeed(preset: string | null, { model, asked }: ImageRequest): boolean {
-  if (asked?.seed != null) return true;
-  return modelFacts(preset, model)?.seed ?? (preset === null && modelFacts(null, model) === null);
+  return asked?.seed != null || (preset !== null && modelFacts(preset, model)?.seed === true);
 }
 
 /** The body of `generateContent`. The references in it are read when it is sent. `preset`: the vendor's, if it is known. */

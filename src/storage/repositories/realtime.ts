@@ -10,12 +10,7 @@ function realtimeHoldRepository(session: SqlSession): Repositories["realtimeHold
   return {
     insert: (hold) => insertRows(session, "realtime_holds", [hold]),
     remove: (id) => first(build.deleteFrom("realtime_holds").where("id", "=", id).returningAll()),
-    abandoned: async () => {
-      const dead = holds().where((eb) =>
-        eb.or([eb("worker", "is", null), eb("worker", "not in", liveWorkers(build))]),
-      );
-      return all(dead.orderBy("id"));
-    },
+    abandoned: () => all(holds().where("worker", "not in", liveWorkers(build)).orderBy("id")),
     countOpen: async (apiKeyId) => {
       const open = build
         .selectFrom("realtime_holds")

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { costOf, needsOf, refuseToRetryJob } from "../../../src/domain/batches/create-batch.ts";
+import { costOf, needsOf } from "../../../src/domain/batches/create-batch.ts";
 import { moveBatch, startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import type { NewItem } from "../../../src/domain/ports/batches.ts";
@@ -85,12 +85,5 @@ describe("items that differ from the rest of their batch", () => {
     const needs = await needsOf(stores.read, batch.id);
     expect([...needs.ratios].sort()).toEqual(["21:9", "9:16"]);
     expect([...needs.tiers].sort()).toEqual(["1K", "2K"]);
-  });
-
-  it("a batch job of a vendor's API is not retried by the batch API", () => {
-    expect(() => refuseToRetryJob({ source: "batch" })).not.toThrow();
-    expect(() => refuseToRetryJob({ source: "native" }, "parent_batch_id")).toThrow(
-      "parent_batch_id: the batch is a batch job of a vendor's API",
-    );
   });
 });

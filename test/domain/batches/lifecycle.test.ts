@@ -44,20 +44,4 @@ describe("moving a batch", () => {
       "release",
     ]);
   });
-
-  it("is undone as a whole when anything in its transaction fails", async () => {
-    const stores = await openStores();
-    const batch = await openBatchRecord(stores);
-    const failing = stores.write(async (tx) => {
-      await moveBatch(tx, batch, "failed", 1, { error: { code: "X", message: "x", source: "service" } });
-      throw new Error("afterwards");
-    });
-    await expect(failing).rejects.toThrow("afterwards");
-    expect(await stores.read.batches.byId(batch.id)).toMatchObject({
-      status: "queued",
-      settledAtMs: null,
-      error: null,
-    });
-    expect(await stores.read.ledger.list({ batchIds: [batch.id] })).toHaveLength(1);
-  });
 });

@@ -68,15 +68,6 @@ describe("a retry of the failed items inside the service", () => {
     );
   });
 
-  it("refuses when the references are gone already, before anything is paid", async () => {
-    const { service, id } = await failedBatch(["broken"]);
-    const { stores, blobs } = await openBeside(service.data);
-    for (const { blobKey } of await stores.read.references.ofSource(id, 0))
-      await blobs.deleteAll(blobKey ?? "");
-    await expect(service.retry(id)).rejects.toThrow("The reference images of this batch are gone");
-    expect(await stores.read.batches.all()).toHaveLength(1);
-  });
-
   it("refuses when a reference is damaged, and keeps and holds nothing", async () => {
     const { service, id } = await failedBatch(["broken"]);
     const { stores, blobs } = await openBeside(service.data);

@@ -220,24 +220,3 @@ describe("uploads", () => {
     expect(fileIdOf(name)).toBe(id);
   });
 });
-
-describe("uploads that several processes take", () => {
-  it("go on wherever the next chunk comes, and are known with their size when they are finished", async () => {
-    const { stores, blobs, clock, apiKeyId } = await open();
-    const [one, other] = [1, 2].map(() => new Uploads({ stores, blobs, clock }, limits));
-    if (!one || !other) throw new Error("there are two");
-    const { id } = await one.begin(apiKeyId, FACTS, null);
-    const [early, late] = [await (await one.find(id)).open(0, 4), await (await other.find(id)).open(0, 5)];
-    await early.add(bytes(4));
-    await late.add(bytes(5));
-    await late.close();
-    await expect(early.close()).rejects.toMatchObject({ code: "FILE_UPLOAD_TAKEN_OVER" });
-    const last = await (await one.find(id)).open(5, 2);
-    await last.add(bytes(2));
-    const file = await last.finish();
-    const known = await other.find(id);
-    expect([known.state, known.receivedBytes, known.file?.id]).toEqual(["final", 7, file.id]);
-    expect(await blobs.read(file.blobKey)).toEqual(bytes(7));
-    expect(await blobs.list("uploads/")).toEqual([]);
-  });
-});

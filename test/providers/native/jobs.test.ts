@@ -1,5 +1,4 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ItemObject } from "../../../src/contract/batch-api.ts";
 import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { createNativeBatchAdapter } from "../../../src/providers/native/jobs.ts";
@@ -62,9 +61,10 @@ describe("the vendor's batch jobs", () => {
     ]);
     const provider = connect(server.url);
     const large = Buffer.alloc(7 * 1024 * 1024, 7);
+    const asked = { quality: null, background: null, negativePrompt: null, seed: 4711 };
     const lines = [
       { key: "a", request: imageRequest({ references: [reference(large)] }) },
-      { key: "b", request: imageRequest({ prompt: "naïve\nfox" }) },
+      { key: "b", request: imageRequest({ prompt: "naïve\nfox", asked }) },
     ];
     expect(await provider.upload("our-id", lines, never)).toBe("files/in1");
     const [start, ...chunks] = server.seen;
@@ -318,34 +318,6 @@ describe("the results of the vendor's batch jobs", () => {
     ]);
   });
 
-  it.each([true, false])(
-    "go on where a connection broke, also without ranges (ranges: %s)",
-    async (hasRanges) => {
-      const text = Array.from({ length: 20 }, (_, i) => line({ key: `k${i}`, response: response(PNG) })).join(
-        "",
-      );
-      const whole = Buffer.from(text);
-      let cut = 100;
-      const { server, results } = await resultsOf((seen, answer) => {
-        const from = hasRanges ? Number(/bytes=(\d+)-/.exec(seen.headers.range ?? "")?.[1] ?? 0) : 0;
-        const range = { "content-range": `bytes ${from}-${whole.length - 1}/${whole.length}` };
-        answer.writeHead(from > 0 ? 206 : 200, {
-          "content-length": whole.length - from,
-          ...(from > 0 ? range : {}),
-        });
-        cut += 700;
-        if (cut >= whole.length) answer.end(whole.subarray(from));
-        else answer.write(whole.subarray(from, cut), () => setImmediate(() => answer.destroy()));
-      });
-      expect((await results).map((result) => "key" in result && result.key)).toEqual(
-        Array.from({ length: 20 }, (_, i) => `k${i}`),
-      );
-      const ranges = server.seen.slice(1).map(({ headers }) => headers.range);
-      expect(ranges.length).toBeGreaterThan(2);
-      expect(ranges.at(-1)).toMatch(/^bytes=[1-9]\d*-$/);
-    },
-  );
-
   it("end where a connection broke when nothing is left, and skip nothing", async () => {
     const text = ["a", "b"].map((key) => line({ key, response: response(PNG) })).join("");
     const whole = Buffer.from(text.trimEnd());
@@ -414,93 +386,25 @@ describe("the results of the vendor's batch jobs", () => {
   });
 });
 
-describe("batches over the vendor's batch jobs", () => {
-  async function chain(settings: Parameters<typeof startNativeBatch>[0] = {}, changes: object = {}) {
-    const fake = await startNativeBatch(settings);
+it.each([
+  ["BATCH", "both"],
+  ["JOB", "metadata"],
+  ["BATCH", "response"],
+] as const)(
+  "a batch is made as the vendor's batch jobs (states %s, output in %s)",
+  async (states, outputs) => {
+    const fake = await startNativeBatch({ states, outputs });
     onTestFinished(() => fake.close());
     const quick = { pollSeconds: 0.05, keyHeader: "x-goog-api-key", models: { [MODEL]: BATCH_MODEL } };
-    const provider = connect(fake.url, { ...quick, ...changes }, NATIVE_KEY);
+    const provider = connect(fake.url, { ...quick, jobImages: 2 }, NATIVE_KEY);
     const config = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
     const service = await startTestService({ providers: [provider], config });
-    const itemsOf = async (id: string) =>
-      ((await (await service.ask(`/${id}/items?limit=200`)).json()) as { data: ItemObject[] }).data;
-    return { fake, service, itemsOf };
-  }
-
-  it.each([
-    ["BATCH", "both"],
-    ["JOB", "metadata"],
-    ["BATCH", "response"],
-  ] as const)("are made as jobs (states %s, output in %s)", async (states, outputs) => {
-    const { fake, service } = await chain({ states, outputs }, { jobImages: 2 });
     fake.book.plan = () => ({ runningMs: 100, isShuffled: true });
     const { id } = await service.submit({ model: MODEL, items: items(5) });
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 5 });
-    expect(
-      fake.book
-        .own()
-        .map(({ lines }) => lines.length)
-        .sort(),
-    ).toEqual([1, 2, 2]);
+    const sizes = fake.book.own().map(({ lines }) => lines.length);
+    expect(sizes.sort()).toEqual([1, 2, 2]);
     expect(fake.book.payments()).toHaveLength(5);
     await expect.poll(() => fake.book.files.size).toBe(0);
-  });
-
-  it("lose only the lines that are lost; what is paid and can be read is kept", async () => {
-    const { fake, service, itemsOf } = await chain({ echoesKey: true });
-    const faults = [
-      "lost",
-      "twice",
-      "unreadable",
-      "huge",
-      "stranger",
-      "error",
-      "refused",
-      "noImage",
-    ] as const;
-    fake.book.plan = () => ({ fault: (_line, at) => faults[at] ?? null });
-    const { id } = await service.submit({ model: MODEL, items: items(9) });
-    expect(await service.until(id)).toMatchObject({ status: "completed" });
-    const codes = (await itemsOf(id)).map(({ error }) => error?.code ?? "made");
-    expect(codes).toEqual([
-      "RESULT_MISSING",
-      "made",
-      "RESULT_MISSING",
-      "made",
-      "made",
-      "PROVIDER_ITEM_FAILED",
-      "SAFETY_BLOCKED",
-      "EMPTY_IMAGE_OUTPUT",
-      "made",
-    ]);
-  });
-
-  it("[JOB-2] are not paid twice when the answer to a creation breaks off", async () => {
-    const { fake, service } = await chain();
-    fake.setBehaviour(async (exchange) => {
-      await exchange.make();
-      exchange.response.destroy();
-      fake.setBehaviour(null, "create");
-    }, "create");
-    const { id } = await service.submit({ model: MODEL, items: items(3) });
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 3 });
-    expect(fake.book.own()).toHaveLength(1);
-  });
-
-  it("that fail or expire partly keep what was made", async () => {
-    const { fake, service } = await chain();
-    fake.book.plan = () => ({ end: "failed", reason: "out of luck", made: (_line, at) => at === 0 });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1, fail_count: 1 });
-  });
-
-  it("[CANCEL-5] are stopped upstream when they are cancelled, and leave no file behind", async () => {
-    const { fake, service } = await chain();
-    fake.book.plan = () => ({ runningMs: Number.POSITIVE_INFINITY });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
-    await expect.poll(() => fake.requests.filter(({ kind }) => kind === "poll").length).toBeGreaterThan(0);
-    expect((await service.ask(`/${id}/cancel`, { method: "POST" })).status).toBe(200);
-    expect(fake.book.running()).toEqual([]);
-    await expect.poll(() => fake.book.files.size).toBe(0);
-  });
-});
+  },
+);

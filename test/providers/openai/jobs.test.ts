@@ -1,13 +1,8 @@
-import { describe, expect, it, onTestFinished } from "vitest";
-import type { ItemObject } from "../../../src/contract/batch-api.ts";
+import { describe, expect, it } from "vitest";
 import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
 import { createOpenaiBatchAdapter } from "../../../src/providers/openai/jobs.ts";
 import { asJobProvider } from "../../../src/providers/upstream/job-provider.ts";
-import { tinyPng } from "../../support/fake-provider.ts";
-import { items, MODEL, startTestService } from "../../support/service.ts";
 import { closing, entryOf } from "../../support/upstream-adapter.ts";
-import { OPENAI_KEY } from "../../support/upstreams/openai.ts";
-import { startOpenaiBatch } from "../../support/upstreams/openai-batch.ts";
 import {
   byPath,
   bytes,
@@ -177,32 +172,5 @@ describe("OpenAI's batch jobs", () => {
     expect(await providerError(connect(server.url).create(job, never))).toMatchObject({
       trouble: "ambiguous",
     });
-  });
-});
-
-describe("batches over OpenAI's batch jobs", () => {
-  it("are made as jobs, with references as edits, and leave no file behind", async () => {
-    const fake = await startOpenaiBatch({ finalizingMs: 20 });
-    onTestFinished(() => fake.close());
-    const changes = { pollSeconds: 0.05, models: { [MODEL]: "gpt-image-2" }, jobImages: 2 };
-    const provider = connect(fake.url, changes, OPENAI_KEY);
-    const config = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
-    const service = await startTestService({ providers: [provider], config });
-    // The jobs are created in any order.
-    fake.book.plan = () => ({ runningMs: 50, fault: ({ key }) => (key === "i1" ? "refused" : null) });
-    const data = (await tinyPng()).toString("base64");
-    const [a, b, c, d] = items(4);
-    const edited = { ...d, reference_images: [{ mime_type: "image/png", data }] };
-    const { id } = await service.submit({ model: MODEL, items: [a, b, c, edited] });
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 3, fail_count: 1 });
-    const all = (await (await service.ask(`/${id}/items`)).json()) as { data: ItemObject[] };
-    expect(all.data.map(({ error }) => error?.code ?? "made")).toEqual([
-      "SAFETY_BLOCKED",
-      "made",
-      "made",
-      "made",
-    ]);
-    expect(fake.book.payments()).toHaveLength(3);
-    await expect.poll(() => fake.requests.filter(({ kind }) => kind === "delete").length).toBe(3);
   });
 });

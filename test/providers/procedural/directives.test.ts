@@ -5,21 +5,6 @@ import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { parseDirectives } from "../../../src/providers/procedural/directives.ts";
 
 describe("directives", () => {
-  it("a prompt without directives is drawn as it is and asks for nothing", () => {
-    const { text, directives } = parseDirectives("a [red] fox, [ [not:one] ]");
-    expect(text).toBe("a [red] fox, [ [not:one] ]");
-    expect(directives).toEqual({
-      fail: null,
-      failOnce: null,
-      status: null,
-      delayMs: 0,
-      retryAfterMs: null,
-      refuse: false,
-      badBytes: false,
-      imageCount: 1,
-    });
-  });
-
   it("directives are read anywhere in the prompt and leave no trace in its text", () => {
     const { text, directives } = parseDirectives(
       "a fox [[delay:2s]] in the [[images: 2 ]] snow [[retry-after:1.5s]]",

@@ -11,19 +11,6 @@ const inspector = sharpInspector(new Decoding());
 const signal = new AbortController().signal;
 
 describe("the procedural provider", () => {
-  it("says what it is: an item provider of the configured name and models", async () => {
-    const provider = createProceduralProvider({
-      name: "local",
-      concurrency: 3,
-      models: (model) => model.startsWith("draw-"),
-      clock: notingClock(),
-    });
-    expect(provider).toMatchObject({ kind: "item", name: "local", concurrency: 3 });
-    expect(provider.serves("draw-1")).toBe(true);
-    expect(provider.serves("other")).toBe(false);
-    await expect(provider.close()).resolves.toBeUndefined();
-  });
-
   it("the model version of its result says that the picture is a procedural drawing", async () => {
     expect((await generate("a fox")).modelVersion).toMatch(/^test-model \(procedural\/\d+\)$/);
   });
@@ -106,21 +93,6 @@ describe("the procedural provider", () => {
     );
     const controller = new AbortController();
     const running = provider.generate(request("a fox"), controller.signal);
-    controller.abort(reason);
-    await expect(running).rejects.toBe(reason);
-  });
-
-  it("an abort during a delay ends it", async () => {
-    const controller = new AbortController();
-    const reason = new Error("stop");
-    const clock = {
-      nowMs: () => 0,
-      monotonicMs: () => 0,
-      sleep: (_ms: number, signal?: AbortSignal) =>
-        new Promise<void>((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason))),
-    };
-    const provider = createProceduralProvider({ name: "p", concurrency: 1, models: () => true, clock });
-    const running = provider.generate(request("a fox [[delay:1h]]"), controller.signal);
     controller.abort(reason);
     await expect(running).rejects.toBe(reason);
   });

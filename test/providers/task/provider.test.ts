@@ -64,14 +64,6 @@ describe("an upstream that answers with a task", () => {
     },
   );
 
-  it("[TASK-1] is asked for a known task, and for no other", async () => {
-    const { fake, kept, generate } = await vendor("replicate");
-    await (await generate()).discard?.();
-    const known = kept[0]?.task ?? "";
-    expect((await generate({ known })).images).toHaveLength(1);
-    expect([fake.count("images"), kept.length]).toEqual([1, 1]);
-  });
-
   it("gets values as JSON, whatever they look like, and nothing for what was not asked", async () => {
     const prompt = '{seed}", "seed": "{model}';
     const replicate = await vendor("replicate");
@@ -93,14 +85,6 @@ describe("an upstream that answers with a task", () => {
       "INVALID_ARGUMENT",
     );
     expect(bfl.fake.count("images")).toBe(1);
-  });
-
-  it("[TASK-2] whose answer is lost may have been paid, and is not asked again here", async () => {
-    const { fake, kept, generate } = await vendor("bfl");
-    fake.api.setBehaviour(hostile.resetAfter({ made: true }));
-    const error = await providerError(generate());
-    expect(facts(error)).toEqual({ ...LOST, retryable: true });
-    expect([fake.count("images"), kept]).toEqual([1, []]);
   });
 
   it.each([

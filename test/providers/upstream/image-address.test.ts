@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { decodeDataUrl } from "../../../src/kernel/base64.ts";
 import { fetchImage } from "../../../src/providers/upstream/fetch-image.ts";
 import { UpstreamHttp } from "../../../src/providers/upstream/http.ts";
-import { bytes, depsWith, JPEG, json, never, PNG, providerError, scriptedServer } from "./scripted-server.ts";
+import { bytes, depsWith, json, never, PNG, providerError, scriptedServer } from "./scripted-server.ts";
 import { tunnelTo } from "./tunnel.ts";
 
 const KEY = { authorization: "Bearer canary-image-address-key" };
@@ -39,22 +39,6 @@ function fetched(http: UpstreamHttp, address: string, headers: Record<string, st
 }
 
 describe("the address of an image", () => {
-  it("of the upstream's own is asked with the key, wherever the upstream is", async () => {
-    const server = await scriptedServer(bytes(PNG));
-    const http = connect(`${server.url}/v1`);
-    expect(await fetched(http, `${server.url}/images/1.png`, KEY, never)).toEqual(PNG);
-    expect(await fetched(http, "/images/2.png", KEY, never)).toEqual(PNG);
-    expect(server.seen.map(({ url, headers }) => `${url} ${headers.authorization}`)).toEqual([
-      `/images/1.png ${KEY.authorization}`,
-      `/images/2.png ${KEY.authorization}`,
-    ]);
-  });
-
-  it("may hold the image itself", async () => {
-    const address = `data:image/png;base64,${JPEG.toString("base64")}`;
-    expect(await fetched(connect("http://127.0.0.1:1"), address, KEY, never)).toEqual(JPEG);
-  });
-
   it("is refused when it is private, also in disguise", async () => {
     const inner = await scriptedServer(bytes(PNG));
     const http = connect("https://images.example/v1", {

@@ -1,8 +1,14 @@
-import { readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { expect, it } from "vitest";
+import { getBatch } from "../../../src/client/batches.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { recordInRunState, withRunLock } from "../../../src/runs/directory/claim.ts";
 import { keyFingerprint } from "../../../src/runs/directory/run-service.ts";
 import { FAKE_KEY } from "../../support/fake-service.ts";
+import { InstantClock } from "../../support/instant-clock.ts";
 import { createRunHarness } from "../../support/run-harness.ts";
+import { tempDir } from "../../support/temp-dir.ts";
 
 const TWO = [
   { custom_id: "cat", prompt: "a cat" },
@@ -33,27 +39,6 @@ it("[RUN-1] a run leaves the run state, the exact input, the results in input or
   expect(await harness.read("input.jsonl")).toBe(`${input.map((item) => JSON.stringify(item)).join("\n")}\n`);
   const runState = await harness.runState();
   expect(runState.batches[0]).toMatchObject({ state: "created", status: "completed", item_count: 3 });
-});
-
-it("[RUN-2] the same run again finds the same batch and downloads nothing", async () => {
-  const harness = await createRunHarness();
-  await harness.submit(TWO);
-  const again = await harness.submit(TWO);
-  expect(again).toMatchObject({ replayed: true, fetchedCount: 0 });
-  expect(harness.fake.count(/^POST/)).toBe(1);
-  expect(harness.fake.count(/download/)).toBe(1);
-  expect(harness.notes.at(-1)).toMatch(
-    /^re-using imgbatch_\w+ submitted 2 h ago \(--new to generate again\)$/,
-  );
-});
-
-it("the same content in a new directory is a replay, not a second batch", async () => {
-  const harness = await createRunHarness();
-  await harness.submit(TWO);
-  await rm(harness.dir, { recursive: true });
-  const again = await harness.submit(TWO);
-  expect(again).toMatchObject({ replayed: true, fetchedCount: 3 });
-  expect(harness.fake.batches).toHaveLength(1);
 });
 
 it("[RUN-4] a flipped byte and a missing file are repaired one by one, and nothing else is touched", async () => {
@@ -107,17 +92,6 @@ it("[RUN-6] foreign files that a run would mix with its own are refused; other f
   expect(await harness.read("notes.txt")).toBe("mine");
 });
 
-it("[RUN-8] the intent is on disk before the request leaves, and an unknown outcome is noted", async () => {
-  const harness = await createRunHarness();
-  harness.fake.fault(/^POST/, { reset: "after" }, { reset: "after" }, { reset: "after" }, { reset: "after" });
-  await expect(harness.submit(TWO)).rejects.toMatchObject({ code: "SUBMISSION_UNKNOWN" });
-  const before = await harness.runState();
-  expect(before.batches[0]).toMatchObject({ state: "unknown", id: null });
-  expect(await harness.submit(TWO)).toMatchObject({ replayed: true });
-  expect(harness.fake.batches).toHaveLength(1);
-  expect((await harness.runState()).batches[0]?.idempotency_key).toBe(before.batches[0]?.idempotency_key);
-});
-
 it("[RUN-8] a refused connection leaves the intent, since nothing was sent", async () => {
   const harness = await createRunHarness();
   await harness.fake.close();
@@ -153,56 +127,14 @@ it("failed items are named in the results and ready to submit again in retry.jso
   );
 });
 
-it("a run larger than a batch becomes several, each with its own key, and one set of results", async () => {
-  const harness = await createRunHarness();
-  const five = Array.from({ length: 5 }, (_, i) => ({ prompt: `picture ${i}` }));
-  const outcome = await harness.submit(five, { limits: { itemsPerBatch: 2 } });
-  expect(harness.fake.batches).toHaveLength(3);
-  expect(new Set(harness.fake.batches.map((batch) => batch.key)).size).toBe(3);
-  expect(outcome.lines.map((line) => line.custom_id)).toEqual(five.map((_, i) => `item_00000${i + 1}`));
-  expect(new Set(outcome.lines.map((line) => line.batch_id)).size).toBe(3);
-});
-
-it("a crash between two batches is resumed with the second one", async () => {
-  const harness = await createRunHarness();
-  const five = Array.from({ length: 5 }, (_, i) => ({ prompt: `picture ${i}` }));
-  const limits = { itemsPerBatch: 2 };
-  const stop = new AbortController();
-  const original = harness.fake.batches.push.bind(harness.fake.batches);
-  harness.fake.batches.push = (...batches) => {
-    if (harness.fake.batches.length === 1) stop.abort(new Error("crash"));
-    return original(...batches);
-  };
-  await expect(harness.submit(five, { limits, signal: stop.signal })).rejects.toThrow("crash");
-  const outcome = await harness.submit(five, { limits });
-  expect(harness.fake.batches).toHaveLength(3);
-  expect(outcome.lines).toHaveLength(5);
-});
-
 it("names that one file system takes for one get files of their own, also across batches", async () => {
   const harness = await createRunHarness();
-  const outcome = await harness.submit(
-    [
-      { custom_id: "Cat", prompt: "a" },
-      { custom_id: "cat", prompt: "b" },
-      { custom_id: "c:t", prompt: "c" },
-      { custom_id: "c*t", prompt: "d" },
-    ],
-    { limits: { itemsPerBatch: 1 } },
-  );
+  const prompts = ["Cat", "cat", "c:t", "c*t"].map((custom_id) => ({ custom_id, prompt: custom_id }));
+  const limits = { itemsPerBatch: 1 };
+  const outcome = await harness.submit(prompts, { limits });
   const paths = outcome.lines.map((line) => line.files[0]?.path);
   expect(paths).toEqual(["images/Cat.png", "images/cat~2.png", "images/c_t.png", "images/c_t~2.png"]);
-  expect(
-    await harness.submit(
-      [
-        { custom_id: "Cat", prompt: "a" },
-        { custom_id: "cat", prompt: "b" },
-        { custom_id: "c:t", prompt: "c" },
-        { custom_id: "c*t", prompt: "d" },
-      ],
-      { limits: { itemsPerBatch: 1 } },
-    ),
-  ).toMatchObject({ fetchedCount: 0 });
+  expect(await harness.submit(prompts, { limits })).toMatchObject({ fetchedCount: 0 });
 });
 
 it("half-written leftovers of a crash are removed", async () => {
@@ -288,4 +220,33 @@ it("a caller's key that is not the one of the directory's run is a conflict, and
   expect(harness.fake.batches).toHaveLength(1);
   expect(await harness.submit(TWO, { isNew: true })).toMatchObject({ replayed: false });
   expect(harness.fake.batches).toHaveLength(2);
+});
+
+it("[RUN-21] who only looks at a run notes what it saw, and leaves the run state to the one that works on it", async () => {
+  const harness = await createRunHarness();
+  const { batches } = await harness.submit([{ prompt: "a" }], { onlyStart: true });
+  const id = batches[0]?.id ?? "";
+  await getBatch(harness.http, id);
+  const { batch } = await getBatch(harness.http, id);
+  await withRunLock(harness.dir, { clock: systemClock }, () =>
+    recordInRunState(harness.dir, [batch], systemClock),
+  );
+  expect((await harness.runState()).batches[0]?.status).toBe("queued");
+  await recordInRunState(harness.dir, [batch], systemClock);
+  expect((await harness.runState()).batches[0]?.status).toBe("completed");
+});
+
+it("directories that were made for work that leaves nothing do not stay; those that were there do", async () => {
+  const root = await tempDir();
+  const clock = new InstantClock();
+  const dir = join(root, "a", "b");
+  await expect(withRunLock(dir, { clock }, async () => Promise.reject(new Error("refused")))).rejects.toThrow(
+    "refused",
+  );
+  expect(await readdir(root)).toEqual([]);
+  await mkdir(join(root, "a"));
+  await withRunLock(dir, { clock }, async () => {});
+  expect(await readdir(root, { recursive: true })).toEqual(["a"]);
+  await withRunLock(dir, { clock }, () => writeFile(join(dir, "kept"), ""));
+  expect(await readdir(dir)).toEqual(["kept"]);
 });

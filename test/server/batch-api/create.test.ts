@@ -286,37 +286,6 @@ describe("creating a batch", () => {
 });
 
 describe("an idempotency key", () => {
-  it("[IDEM-1] makes one batch and one hold of many requests at once", async () => {
-    const service = await startTestService();
-    const body = { model: MODEL, items: items(2) };
-    const answers = await Promise.all(
-      Array.from({ length: 20 }, () => service.create(body, { "idempotency-key": "k1" })),
-    );
-    const batches = await Promise.all(answers.map((a) => a.json() as Promise<{ id: string }>));
-    expect(new Set(batches.map((b) => b.id)).size).toBe(1);
-    expect(answers.filter((a) => a.headers.get("idempotency-replayed") === null)).toHaveLength(1);
-    await service.until(batches[0]?.id ?? "");
-    const { stores } = await openBeside(service.data);
-    expect((await stores.read.ledger.list({})).filter((e) => e.kind === "hold")).toHaveLength(1);
-  });
-
-  it("[IDEM-2] conflicts with another request, but not with the same one written differently", async () => {
-    const service = await startTestService();
-    const key = { "idempotency-key": "k1" };
-    const first = await service.submit({ model: MODEL, items: [{ prompt: "a" }] }, key);
-    const same = {
-      items: [{ output_count: 1, prompt: " a ", custom_id: "item_000001" }],
-      image_size: "1K",
-      model: MODEL,
-      aspect_ratio: "16:9",
-      extra: true,
-    };
-    expect((await service.submit(same, key)).id).toBe(first.id);
-    const other = await service.create({ model: MODEL, items: [{ prompt: "b" }] }, key);
-    expect([other.status, (await codeOf(other)).code]).toEqual([409, "BATCH_IMAGE_IDEMPOTENCY_CONFLICT"]);
-    await service.until(first.id);
-  });
-
   it("replays although price, provider, workers and balance would refuse now", async () => {
     const first = await startTestService();
     const body = { model: MODEL, items: items(1) };

@@ -1,7 +1,13 @@
 import { describe, expect, it } from "vitest";
 import type { BatchObject } from "../../../src/contract/batch-api.ts";
+import { issueKey } from "../../../src/domain/accounts.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { randomIds, sha256Hex } from "../../../src/kernel/ids.ts";
+import { batchApi } from "../../../src/server/batch-api/batches.ts";
+import { OPERATIONS } from "../../../src/server/surfaces.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { items, MODEL, startTestService, type TestService } from "../../support/service.ts";
+import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
 
 interface Page {
   data: BatchObject[];
@@ -92,5 +98,130 @@ describe("the list of batches", () => {
     expect(answer.status).toBe(400);
     const param = query.split("=")[0];
     expect(await answer.json()).toMatchObject({ error: { code: "BATCH_IMAGE_INVALID_QUERY", param } });
+  });
+});
+
+const HOSTILE = '<img src=x onerror=alert(1)> "\u2028\u202e';
+
+/** A batch whose first item has a long hostile prompt, two outputs and a reference. */
+async function described() {
+  const provider = new FakeProvider();
+  provider.answer = async () => made(await tinyPng(3));
+  const service = await startTestService({ providers: [provider] });
+  const reference = await tinyPng(7);
+  const data = reference.toString("base64");
+  const prompt = HOSTILE + "x".repeat(200);
+  const { id } = await service.submit({
+    model: MODEL,
+    task_name: HOSTILE,
+    items: [
+      {
+        custom_id: "<b>",
+        prompt,
+        output_count: 2,
+        reference_images: [{ id: HOSTILE, type: "style", mime_type: "image/png", data }],
+      },
+      { custom_id: "plain", prompt: "plain" },
+    ],
+  });
+  await service.until(id);
+  const ask = (path: string) => service.ask(`/${id}/items${path}`);
+  return { service, id, ask, prompt, reference };
+}
+
+describe("the item list", () => {
+  it("has whole prompts, references and images when it is asked for them, and costs always", async () => {
+    const { ask, prompt } = await described();
+    const { data: bare } = await (await ask("")).json();
+    expect(bare[0]).toMatchObject({ custom_id: "<b>_01", cost: 0.0335 });
+    expect(Object.keys(bare[0])).not.toEqual(expect.arrayContaining(["prompt"]));
+    const { data } = await (await ask("?include=prompt,references,images")).json();
+    const image = await tinyPng(3);
+    const images = [
+      { mime_type: "image/png", width: 8, height: 8, size: image.length, sha256: sha256Hex(image) },
+    ];
+    const references = [{ id: HOSTILE, type: "style", mime_type: "image/png", storage_uri: null }];
+    expect(data).toMatchObject([
+      { custom_id: "<b>_01", prompt, references, images },
+      { custom_id: "<b>_02", prompt, references, images },
+      { custom_id: "plain", prompt: "plain", references: [], images },
+    ]);
+    const { data: some } = await (await ask("?include=images&limit=1")).json();
+    expect([some[0].images, some[0].prompt, some[0].references]).toEqual([images, undefined, undefined]);
+  });
+
+  it("refuses to include anything else", async () => {
+    const { ask } = await described();
+    for (const include of ["blob_key", "prompt,", "prompt,__proto__"]) {
+      const answer = await ask(`?include=${include}`);
+      expect([answer.status, (await answer.json()).error.param]).toEqual([400, "include"]);
+    }
+  });
+});
+
+describe("a reference image of an item", () => {
+  it("comes as it was sent, as a file with a safe name", async () => {
+    const { ask, reference } = await described();
+    const answer = await ask("/%3Cb%3E_02/references/0");
+    expect(Buffer.from(await answer.arrayBuffer())).toEqual(reference);
+    expect(Object.fromEntries(answer.headers)).toMatchObject({
+      "content-type": "image/png",
+      etag: `"${sha256Hex(reference)}"`,
+      "x-content-type-options": "nosniff",
+      "content-disposition": expect.stringContaining("attachment"),
+    });
+    expect(answer.headers.get("content-disposition")).not.toContain("<b>");
+  });
+
+  it("that does not exist is 404, that is lost 500, and that was deleted 410", async () => {
+    const { service, id, ask } = await described();
+    const codes = async (path: string) => {
+      const answer = await ask(path);
+      return [answer.status, (await answer.json()).error.code];
+    };
+    for (const index of ["1", "-1", "x", "0.5", "__proto__"]) {
+      expect(await codes(`/%3Cb%3E_01/references/${index}`)).toEqual([404, "BATCH_IMAGE_ITEM_NOT_FOUND"]);
+    }
+    expect(await codes("/plain/references/0")).toEqual([404, "BATCH_IMAGE_ITEM_NOT_FOUND"]);
+    const { stores, blobs } = await openBeside(service.data);
+    await blobs.deleteAll(`inputs/${id}/`);
+    expect(await codes("/%3Cb%3E_01/references/0")).toEqual([500, "BATCH_IMAGE_RESULT_MISSING"]);
+    await stores.write((tx) => tx.batches.update(id, { inputsPurgedAtMs: 1 }));
+    expect(await codes("/%3Cb%3E_01/references/0")).toEqual([410, "BATCH_IMAGE_OUTPUT_DELETED"]);
+  });
+});
+
+describe("another key", () => {
+  it("[AUTH-3] gets the answer that an unknown batch gets, on every path, to the last byte", async () => {
+    const service = await startTestService();
+    const { id } = await service.submit({ model: MODEL, items: items(1) }, { "idempotency-key": "k" });
+    await service.until(id);
+    const { stores } = await openBeside(service.data);
+    const accountId = (await stores.read.accounts.byName("default"))?.id ?? "";
+    const facts = { name: "other", accountId, group: "default", expiresAtMs: null };
+    const other = await stores.write((tx) => issueKey(tx, { clock: systemClock, ids: randomIds }, facts));
+    const headers = { authorization: `Bearer ${other.key}`, "x-request-id": "same" };
+    const ofOneBatch = OPERATIONS.filter(
+      ({ surface, path }) => surface === batchApi && path.includes("{id}"),
+    );
+    expect(ofOneBatch.length).toBeGreaterThanOrEqual(9);
+    for (const { method, path: pattern } of ofOneBatch) {
+      const path = pattern.slice(pattern.indexOf("{id}") + 4).replace("{custom_id}", "i1");
+      const init = { method: method.toUpperCase(), headers };
+      const foreign = await service.ask(`/${id}${path}`, init);
+      const unknown = await service.ask(`/imgbatch_${"0".repeat(32)}${path}`, init);
+      expect([foreign.status, await foreign.text()]).toEqual([404, await unknown.text()]);
+      expect([...foreign.headers.keys()]).toEqual([...unknown.headers.keys()]);
+    }
+    expect(await (await service.ask("", { headers })).json()).toMatchObject({ data: [] });
+    const asParent = { model: MODEL, items: items(1), parent_batch_id: id };
+    expect((await service.create(asParent, headers)).status).toBe(404);
+    const own = await service.submit(
+      { model: MODEL, items: items(1) },
+      { ...headers, "idempotency-key": "k" },
+    );
+    expect(own.id).not.toBe(id);
+    await service.until(id);
+    expect((await service.batch(id)).status).toBe("completed");
   });
 });

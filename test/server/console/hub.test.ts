@@ -92,20 +92,6 @@ describe("the events of a key", () => {
     expect(reader.take()).toEqual([`event: batch data: {"id":"${batch.id}","items":null}`]);
   });
 
-  it("[EVENTS-1] tell when the balance or the held money has changed", async () => {
-    const { stores, feed, batch, reader, pass } = await opened();
-    reader.take();
-    const anything = { atMs: 0, method: "POST", path: "/", status: 200, durationMs: 1, key: null };
-    feed.publish({ type: "request", line: anything });
-    await pass();
-    expect(reader.take()).toEqual([]);
-    const change = { balanceMicroUsd: 5, heldMicroUsd: -5 };
-    await stores.write((tx) => tx.accounts.change(batch.accountId, change));
-    feed.publish({ type: "request", line: anything });
-    await pass();
-    expect(reader.take()).toEqual(["event: account data: {}"]);
-  });
-
   it("end with the key and with the service, and show signs of life until then", async () => {
     const { hub, reader, pass } = await opened();
     reader.take();

@@ -5,7 +5,10 @@ import { buildOpenApi } from "../../../src/server/openapi/document.ts";
 import { OPERATIONS } from "../../../src/server/surfaces.ts";
 import { TEST_STORES } from "../../support/cluster/test-stores.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
-import { type ApiDocument, apiChecker } from "../../support/openapi.ts";
+import { ask, create, ended, jsonl, line, sendFile } from "../../support/openai-batches.ts";
+import { edit, form, generate, imagesOf } from "../../support/openai-images.ts";
+import { type ApiDocument, apiChecker, fitChecker } from "../../support/openapi.ts";
+import { content, generate as generateNative } from "../../support/realtime.ts";
 import { items, MODEL, startTestService, type TestService } from "../../support/service.ts";
 
 const BATCHES = "/v1/images/batches";
@@ -222,3 +225,101 @@ function call(service: TestService, method: string, url: string, init: RequestIn
   };
   return fetch(service.url + url, { ...init, method, headers });
 }
+
+it("[OPS-3] the description fits the answers and refusals of the real-time API", async () => {
+  const service = await startTestService({ workers: false });
+  const { statuses, expectFit } = fitChecker();
+  const get = (path: string, key = service.credentials.api_key) =>
+    fetch(service.url + path, { headers: { authorization: `Bearer ${key}` } });
+  for (const prefix of ["/v1beta", "/v1"]) {
+    const one = `${prefix}/models/{model}`;
+    await expectFit("get", `${prefix}/models`, await get(`${prefix}/models?pageSize=1`));
+    await expectFit("get", `${prefix}/models`, await get(`${prefix}/models`, "wrong"));
+    await expectFit("get", one, await get(`${prefix}/models/${MODEL}`));
+    await expectFit("get", one, await get(`${prefix}/models/nope`));
+    // The verbs are described once, below /v1beta.
+    const verbs = "/v1beta/models/{model}";
+    await expectFit(
+      "post",
+      `${verbs}:generateContent`,
+      await generateNative(service, content("x"), { prefix }),
+    );
+    await expectFit(
+      "post",
+      `${verbs}:generateContent`,
+      await generateNative(service, content(""), { prefix }),
+    );
+    for (const verb of ["streamGenerateContent?alt=sse", "streamGenerateContent"]) {
+      const answer = await generateNative(service, content("x"), { prefix, verb });
+      await expectFit("post", `${verbs}:streamGenerateContent`, answer);
+    }
+  }
+  const each = [200, 401, 200, 404, 200, 400, 200, 200];
+  expect(statuses).toEqual([...each, ...each]);
+});
+
+it("[OPS-3] the description fits the answers and refusals of OpenAI's files and batches", async () => {
+  const service = await startTestService();
+  const { statuses, expectFit } = fitChecker();
+  const lines = jsonl([line("a", "x"), line("b", "")]);
+  const { id } = await expectFit<{ id: string }>("post", "/v1/files", await sendFile(service, lines));
+  await expectFit("post", "/v1/files", await sendFile(service, "x", []));
+  await expectFit("get", "/v1/files", await ask(service, "files?limit=5&order=asc&purpose=batch"));
+  await expectFit("get", "/v1/files", await ask(service, "files?order=up"));
+  await expectFit("get", "/v1/files", await ask(service, "files", { key: "wrong" }));
+  await expectFit("get", "/v1/files/{file}", await ask(service, `files/${id}`));
+  await expectFit("get", "/v1/files/{file}", await ask(service, "files/none"));
+  await expectFit("get", "/v1/files/{file}/content", await ask(service, "files/none/content"));
+  const answer = await create(service, { input_file_id: id });
+  const created = await expectFit<{ id: string }>("post", "/v1/batches", answer);
+  await expectFit("post", "/v1/batches", await create(service, { input_file_id: "none" }));
+  const batch = await ended(service, created);
+  await expectFit("get", "/v1/batches/{id}", await ask(service, `batches/${batch.id}`));
+  await expectFit("get", "/v1/batches/{id}", await ask(service, "batches/none"));
+  await expectFit("get", "/v1/batches", await ask(service, "batches?limit=1"));
+  await expectFit("get", "/v1/batches", await ask(service, "batches?after=none"));
+  const cancel = (which: string) => ask(service, `batches/${which}/cancel`, { method: "POST" });
+  await expectFit("post", "/v1/batches/{id}/cancel", await cancel(batch.id));
+  await expectFit("post", "/v1/batches/{id}/cancel", await cancel("none"));
+  const content = await ask(service, `files/${batch.output_file_id}/content`, {
+    headers: { range: "bytes=0-9" },
+  });
+  await expectFit("get", "/v1/files/{file}/content", content);
+  await expectFit("get", "/v1/files/{file}", await ask(service, `files/${batch.error_file_id}`));
+  await expectFit("delete", "/v1/files/{file}", await ask(service, `files/${id}`, { method: "DELETE" }));
+  await expectFit("delete", "/v1/files/{file}", await ask(service, `files/${id}`, { method: "DELETE" }));
+  expect(statuses).toEqual([
+    ...[200, 400, 200, 400, 401, 200, 404, 404, 200, 400, 200, 404, 200, 400, 200, 404, 206, 200, 200, 404],
+  ]);
+});
+
+const GENERATIONS = "/v1/images/generations";
+const EDITS = "/v1/images/edits";
+const OUTPUT = "/v1/images/outputs/{name}";
+
+it("[OPS-3] the description fits the answers and refusals of OpenAI's API for images", async () => {
+  const service = await startTestService({ workers: false });
+  const { statuses, expectFit } = fitChecker();
+  const png = await tinyPng();
+  const images = [{ image_url: `data:image/png;base64,${png.toString("base64")}` }];
+  await expectFit("post", GENERATIONS, await generate(service, { prompt: "x", n: 2 }));
+  await expectFit("post", GENERATIONS, await generate(service, { prompt: "x", stream: true }));
+  await expectFit("post", GENERATIONS, await generate(service, { prompt: "" }));
+  await expectFit("post", GENERATIONS, await generate(service, { prompt: "x", model: "nope" }));
+  await expectFit("post", GENERATIONS, await generate(service, "{"));
+  const wrong = { headers: { authorization: "Bearer wrong" } };
+  await expectFit("post", GENERATIONS, await generate(service, { prompt: "x" }, wrong));
+  await expectFit("post", EDITS, await edit(service, form(["prompt", "x"], ["image", png])));
+  await expectFit("post", EDITS, await edit(service, { prompt: "x", images }));
+  await expectFit("post", EDITS, await edit(service, form(["prompt", "x"])));
+  await expectFit("post", EDITS, await edit(service, "x", { headers: { "content-type": "text/plain" } }));
+  const { data } = await imagesOf(await generate(service, { prompt: "x", response_format: "url" }));
+  const url = data[0]?.url ?? "";
+  const etag = (await fetch(url, { method: "HEAD" })).headers.get("etag") ?? "";
+  await expectFit("get", OUTPUT, await fetch(url));
+  await expectFit("get", OUTPUT, await fetch(url, { headers: { range: "bytes=0-3" } }));
+  await expectFit("get", OUTPUT, await fetch(url, { headers: { "if-none-match": etag } }));
+  await expectFit("get", OUTPUT, await fetch(url, { headers: { range: "bytes=999999-" } }));
+  await expectFit("get", OUTPUT, await fetch(`${service.url}/v1/images/outputs/nope`));
+  expect(statuses).toEqual([200, 200, 400, 404, 400, 401, 200, 200, 400, 415, 200, 206, 304, 416, 404]);
+});

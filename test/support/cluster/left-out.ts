@@ -39,7 +39,7 @@ const LEFT_OUT: readonly { reason: string; stores: readonly Stores[]; tests: rea
     reason: "what no record names is removed when it is old: another process may be about to record it",
     stores: SHARED,
     tests: [
-      "scenarios/restart.test.ts > removes ",
+      "scenarios/batch-life.test.ts > removes ",
       "that no record names are removed",
       "that was stored before the process died",
       "outlives a restart, and so does what an unfinished upload",
@@ -71,7 +71,7 @@ const LEFT_OUT: readonly { reason: string; stores: readonly Stores[]; tests: rea
     tests: [
       "[AUTH-5] that are wrong",
       "[AUTH-5] that is wrong",
-      "failed-auth-limit.test.ts",
+      "no caller escapes a configured limit",
       "a key has a limited number of downloads at once",
       "downloads that wait behind another answer",
     ],

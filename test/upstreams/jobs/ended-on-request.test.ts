@@ -41,7 +41,7 @@ describe("jobs that are ended on request", () => {
     expect([answer.status, await answer.json()]).toMatchObject([200, { id, in_jobs: true }]);
   };
   beforeAll(async () => {
-    world = await JobWorld.start(cases);
+    world = await JobWorld.start(cases, { isProcess: true });
     for (const type of JOB_UPSTREAMS) {
       for (const name of [STUCK, WAITING])
         await vi.waitUntil(() => world.story(type, name).fake.book.jobs.length === 1, PATIENCE);

@@ -83,7 +83,10 @@ for (const type of JOB_UPSTREAMS) {
       async (name, [plan, made]) => {
         const story = world.story(type, name);
         const status = made > 0 ? "completed" : "failed";
-        expect(await world.ended(story)).toMatchObject({ status, success_count: made });
+        const error = { code: "BATCH_IMAGE_PROVIDER_SUBMIT_FAILED", source: "provider" };
+        expect(await world.ended(story)).toMatchObject({
+          ...{ status, success_count: made, error: made > 0 ? null : error },
+        });
         const items = await world.checkBill(story);
         if (plan.reason) expect(items.at(-1)?.error?.message).toContain(plan.reason);
         expect(story.asked("create")).toHaveLength(1);

@@ -20,15 +20,13 @@ import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { workerDepsOf } from "../../support/worker-deps.ts";
 
-/** The stores, with a count of the claims and of the transactions that held one. */
+/** The stores, with a count of the claims. */
 function counting(stores: Stores) {
-  const counts = { claims: 0, transactions: 0 };
+  const counts = { claims: 0 };
   const write: Stores["write"] = (work) =>
     stores.write((tx) => {
-      const before = counts.claims;
       const claim: typeof tx.items.claim = (...args) => {
         counts.claims++;
-        if (counts.claims === before + 1) counts.transactions++;
         return tx.items.claim(...args);
       };
       return work({ ...tx, items: { ...tx.items, claim } });
@@ -137,19 +135,6 @@ async function poolInPace(providers: FakeProvider[]) {
 }
 
 type PoolInPace = Awaited<ReturnType<typeof poolInPace>>;
-
-it("the items for all free slots are claimed together, and no more are looked for when none is left", async () => {
-  const { pool, batch, gates, counts, idle, counted } = await poolOf(10, 10);
-  pool.wake();
-  await expect.poll(() => gates.length).toBe(10);
-  expect(counts).toMatchObject({ claims: 1, transactions: 1 });
-  for (const [at, held] of gates.entries()) {
-    held.open();
-    await expect.poll(counted("success")).toBe(at + 1);
-  }
-  expect(await idle.promise).toBe(batch.id);
-  expect(counts).toMatchObject({ claims: 1, transactions: 1 });
-});
 
 it("[HEALTH-6] a stop that abandons requests marks the items that were sent to a paid upstream, and no others", async () => {
   const provider = new FakeUpstream("one", { concurrency: 1 });
@@ -273,20 +258,6 @@ it.each<[string, (tools: PoolInPace) => void, number]>([
   expect(await leased()).toBe(0);
 });
 
-it("items that were given back by a pause are made after it", async () => {
-  const { set, batch, gates, idle, leased, counted } = await poolInPace([new FakeProvider()]);
-  await expect.poll(leased).toBe(4);
-  set({ isPaused: true });
-  await expect.poll(leased).toBe(2);
-  set({ isPaused: false });
-  for (let at = 2; at < 8; at++) {
-    await expect.poll(() => gates.length).toBeGreaterThan(at);
-    gates[at]?.open();
-  }
-  expect(await idle.promise).toBe(batch.id);
-  expect(await counted("success")()).toBe(8);
-});
-
 it("items whose claim was on its way when their batch was held are given back, and made when it goes on", async () => {
   const claimed = gate();
   const { pool, batch, set, gates, idle, leased } = await poolOf(2, 2, {
@@ -305,17 +276,6 @@ it("items whose claim was on its way when their batch was held are given back, a
   await expect.poll(() => gates.length).toBe(2);
   for (const held of gates) held.open();
   expect(await idle.promise).toBe(batch.id);
-});
-
-it("nothing is claimed ahead for a provider that is paid", async () => {
-  const { gates, leased, stop } = await poolInPace([new FakeUpstream("paid")]);
-  await expect.poll(leased).toBe(2);
-  gates[2]?.open();
-  await expect.poll(() => gates.length).toBe(5);
-  // The one that has just ended may still be on its way to the database.
-  await expect.poll(leased).toBe(2);
-  for (const held of gates) held.open();
-  await stop(0);
 });
 
 it("what waits to be sent is given back when others may take this process for dead at any moment", async () => {

@@ -33,6 +33,21 @@ function refuseToList(upstream: FakeJobProvider): () => void {
   };
 }
 
+/** Holds up creations before or after the upstream takes them. `came`: one is there; `goesOn`: lets it go on. */
+function holdCreations(upstream: FakeJobProvider, when: "beforeCreate" | "afterCreate") {
+  const [came, goesOn] = [gate(), gate()];
+  upstream[when] = () => {
+    came.open();
+    return goesOn.promise;
+  };
+  return { came, goesOn };
+}
+
+async function stepsOf(service: TestService, id: string) {
+  const { stores } = await openBeside(service.data);
+  return (await stores.read.upstreamJobs.ofBatch(id)).map(({ step }) => step);
+}
+
 const cancel = (service: TestService, id: string) => service.ask(`/${id}/cancel`, { method: "POST" });
 
 async function cancelled(service: TestService, id: string): Promise<void> {
@@ -139,12 +154,7 @@ describe("an upstream's job of a cancelled batch", () => {
 
   it("is found and stopped when the answer to its submission is still on its way", async () => {
     const upstream = busyUpstream();
-    const accepted = gate();
-    const answer = gate();
-    upstream.afterCreate = () => {
-      accepted.open();
-      return answer.promise;
-    };
+    const { came: accepted, goesOn: answer } = holdCreations(upstream, "afterCreate");
     const service = await startTestService({ providers: [upstream] });
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     await accepted.promise;
@@ -157,12 +167,7 @@ describe("an upstream's job of a cancelled batch", () => {
 
   it("is stopped when the upstream takes it only after the cancellation", async () => {
     const upstream = busyUpstream();
-    const asked = gate();
-    const arrives = gate();
-    upstream.beforeCreate = () => {
-      asked.open();
-      return arrives.promise;
-    };
+    const { came: asked, goesOn: arrives } = holdCreations(upstream, "beforeCreate");
     const service = await startTestService({ providers: [upstream] });
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     await asked.promise;
@@ -175,12 +180,7 @@ describe("an upstream's job of a cancelled batch", () => {
   it("is looked for once more when the upstream did not know it yet", async () => {
     const clock = new FakeClock();
     const upstream = busyUpstream();
-    const asked = gate();
-    const lost = gate();
-    upstream.beforeCreate = () => {
-      asked.open();
-      return lost.promise;
-    };
+    const { came: asked, goesOn: lost } = holdCreations(upstream, "beforeCreate");
     const service = await startTestService({ providers: [upstream], clock });
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     await asked.promise;
@@ -197,12 +197,7 @@ describe("an upstream's job of a cancelled batch", () => {
 
   it("is stopped at the next start when its name never became known", async () => {
     const upstream = busyUpstream();
-    const accepted = gate();
-    const answer = gate();
-    upstream.afterCreate = () => {
-      accepted.open();
-      return answer.promise;
-    };
+    const { came: accepted, goesOn: answer } = holdCreations(upstream, "afterCreate");
     const list = refuseToList(upstream);
     const first = await startTestService({ providers: [upstream] });
     const { id } = await first.submit({ model: MODEL, items: items(1) });
@@ -241,9 +236,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await cancelled(service, id);
     await expect.poll(() => clock.nextWakeInMs).toBe(60_000);
     clock.advance(3_600_000);
-    const { stores } = await openBeside(service.data);
-    const steps = async () => (await stores.read.upstreamJobs.ofBatch(id)).map(({ step }) => step);
-    await expect.poll(steps).toEqual(["closed"]);
+    await expect.poll(() => stepsOf(service, id)).toEqual(["closed"]);
   });
 
   it("has an hour from the first request to stop it, however long the service was off", async () => {
@@ -252,10 +245,7 @@ describe("an upstream's job of a cancelled batch", () => {
     upstream.cancel = () => Promise.reject(new Error("not now"));
     const { service, id } = await runningJob(upstream, clock);
     await refused(service, id);
-    const steps = async () => {
-      const { stores } = await openBeside(service.data);
-      return (await stores.read.upstreamJobs.ofBatch(id)).map(({ step }) => step);
-    };
+    const steps = () => stepsOf(service, id);
     await service.close(0);
     const { stores } = await openBeside(service.data);
     const [job] = await stores.read.upstreamJobs.ofBatch(id);
