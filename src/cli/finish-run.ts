@@ -1,6 +1,7 @@
 import type { Batch } from "../client/answers.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { EXIT_CODES } from "../contract/errors.ts";
+import { programName, shellWord } from "../kernel/command-line.ts";
 import { type Cost, costText, formatUsd, microsToNumber, playMoneyField, sumCosts } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
 import { findPreset } from "../providers/catalogue/catalogue.ts";
@@ -10,7 +11,7 @@ import { IMAGES_FOLDER } from "../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
-import { type EndedImage, shellWord } from "../runs/reports/run-report.ts";
+import type { EndedImage } from "../runs/reports/run-report.ts";
 import type { Submissions } from "../runs/send.ts";
 import { type Allowance, countImages, judgeMissing, repairsOf, stands } from "../runs/standing.ts";
 import { awaitBatches } from "../runs/wait.ts";
@@ -243,8 +244,8 @@ function nextStep(run: EndedRun, counts: ImageCounts, where: Whereabouts): strin
   return `${lookInto(shownDir, ...placesOf(outcome))} (the same command again repairs)`;
 }
 
-const SUBMITTED_ELSEWHERE =
-  "lost images can only be made and paid again: run `imgbatch retry --include-lost` with the directory that submitted them, or submit their prompts again";
+const submittedElsewhere = () =>
+  `lost images can only be made and paid again: run \`${programName()} retry --include-lost\` with the directory that submitted them, or submit their prompts again`;
 
 /** The step for each repair. Null if the prompts that it needs are not here. */
 const STEPS: Readonly<
@@ -254,8 +255,8 @@ const STEPS: Readonly<
     outcome.lines.some((line) => stands(line, "lost"))
       ? "run the same command again: it fetches what is missing"
       : "run the same command again, later: nothing is paid twice",
-  retryHere: (run, where) => (canRetry(run) ? goingOnHere(where, run.shownDir) : SUBMITTED_ELSEWHERE),
-  retryLost: (run, where) => (canRetry(run) ? retryLostStep(run.shownDir, where) : SUBMITTED_ELSEWHERE),
+  retryHere: (run, where) => (canRetry(run) ? goingOnHere(where, run.shownDir) : submittedElsewhere()),
+  retryLost: (run, where) => (canRetry(run) ? retryLostStep(run.shownDir, where) : submittedElsewhere()),
   retry: (run, where) => {
     if (!run.outcome.hasRetry) return null;
     const retry = nextCommand(where, "retry", run.shownDir);

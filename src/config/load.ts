@@ -6,6 +6,7 @@ import { secretVariables } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { inWords } from "../contract/limits.ts";
 import type { ProviderEntry, ReplayEntry } from "../contract/provider-entries.ts";
+import { programName } from "../kernel/command-line.ts";
 import { makeDirectory, writeFileDurably } from "../kernel/files.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { fieldsOf } from "../kernel/json.ts";
@@ -161,8 +162,7 @@ function fieldsOfEntry(entry: ProviderEntry): string[] {
 export function requireAgreed({ path, text, fields }: FoundFile): void {
   if (readAgreed()[path] === sha256Hex(text)) return;
   const message = `${path} needs your consent, since a stranger may have written it: ${fields.join(", ")}. Nothing was run, sent or connected to.`;
-  const advice =
-    "read the file; if you trust it, agree to it as it is: imgbatch doctor --agree (for one run, and in CI: --config imgbatch.config.json)";
+  const advice = `read the file; if you trust it, agree to it as it is: ${programName()} doctor --agree (for one run, and in CI: --config imgbatch.config.json)`;
   throw new ImgbatchError("CONSENT_REQUIRED", message, { details: fields, advice });
 }
 

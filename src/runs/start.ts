@@ -187,9 +187,13 @@ function submittedRequest({
   mimeType,
   metadata,
   isReal = false,
+  defaultQualities = {},
 }: RunRequest): RunState["request"] {
-  const request = { model, task_name: name, response_mime_type: mimeType, metadata };
-  return isReal ? { ...request, images: "real" } : request;
+  return {
+    ...{ model, task_name: name, response_mime_type: mimeType, metadata },
+    ...(isReal && { images: "real" }),
+    ...(Object.keys(defaultQualities).length > 0 && { default_qualities: defaultQualities }),
+  };
 }
 
 /**

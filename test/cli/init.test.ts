@@ -107,6 +107,21 @@ describe("imgbatch init", () => {
     expect(await read(dir, "prompts-images/index.html")).toContain("2 images");
   });
 
+  it("[CLI-4] what it names after npx can be pasted, and the server of .mcp.json starts", async () => {
+    const { dir, type } = await workshop({ isInstalled: false });
+    const startsWith = async (npx: string) => {
+      const { text } = await type(`${npx} init --template mcp --force`);
+      expect(text).toContain(`\n  ${npx} doctor\n`);
+      const { command, args } = JSON.parse(await read(dir, ".mcp.json")).mcpServers.imgbatch;
+      expect(await type(`${[command, ...args].join(" ")} < /dev/null`)).toMatchObject({ code: 0 });
+      await rm(join(dir, ".mcp.json"));
+    };
+    await startsWith("npx ./imgbatch.tgz");
+    expect((await type("npx ./imgbatch.tgz lst")).text).toMatch(/^next: npx \.\/imgbatch\.tgz --help$/m);
+    await type("npm install ./imgbatch.tgz");
+    await startsWith("npx imgbatch");
+  });
+
   it("[INIT-1] the configuration is commented, and says what holds without it", async () => {
     const dir = await tempDir();
     expect((await init(dir)).stdout).toBe("prompts.jsonl\nimgbatch.config.json\n");

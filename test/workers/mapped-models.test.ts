@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
-import { FakeJobProvider } from "../support/fake-job-provider.ts";
 import { FakeProvider } from "../support/fake-provider.ts";
 import { items, startTestService, type TestService } from "../support/service.ts";
 
@@ -45,17 +44,6 @@ describe("a batch of a mapped model", () => {
     const service = await startTestService({ data: before.data, providers: [other, right], config });
     expect(await service.until(id)).toMatchObject({ status: "completed", provider: right.name });
     expect([other.requests, right.requests]).toMatchObject([[], [{ model: "b" }]]);
-  });
-
-  it("a job of an upstream is made by the other model too", async () => {
-    const provider = new FakeJobProvider();
-    const service = await startTestService({ providers: [provider], config });
-    const { id } = await service.submit({ model: "a", items: items(1) });
-    await service.until(id);
-    expect([...provider.jobs.values()].flatMap((job) => job.items)).toMatchObject([
-      { request: { model: "b" } },
-    ]);
-    expect(await itemsOf(service, id)).toMatchObject([{ status: "success", model_version: "fake/1" }]);
   });
 
   it("each item shows the model version that its provider returned, or null", async () => {

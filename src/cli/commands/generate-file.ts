@@ -3,6 +3,7 @@ import { createRateLimiter } from "../../client/realtime.ts";
 import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";
+import { shellWord } from "../../kernel/command-line.ts";
 import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { withRunLock } from "../../runs/directory/claim.ts";
@@ -24,7 +25,6 @@ import {
   readRealtimePlan,
   runRealtime,
 } from "../../runs/realtime-run.ts";
-import { shellWord } from "../../runs/reports/run-report.ts";
 import type { ImageConsent } from "../../runs/send.ts";
 import { stands } from "../../runs/standing.ts";
 import { createBudget } from "../budget.ts";

@@ -3,6 +3,7 @@ import { listRealtimeModels, type RealtimeModel } from "../../client/realtime.ts
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { referenceLimitByName } from "../../contract/limits.ts";
 import type { Http } from "../../http/http.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { type Options, optionFields, withoutDefaults } from "../../prompts/options.ts";
 import { Problems } from "../../prompts/problems.ts";
 import type { PromptItem } from "./prompt-files.ts";
@@ -183,7 +184,7 @@ const USUAL_REFERENCES = 3;
 export function usualReferences(wanted: string | null): { max: number; who: string } {
   const max = wanted === null ? 0 : referenceLimitByName(wanted);
   if (max > 0) return { max, who: `${wanted} usually takes` };
-  return { max: USUAL_REFERENCES, who: "many models (`imgbatch models` lists yours) take" };
+  return { max: USUAL_REFERENCES, who: `many models (\`${programName()} models\` lists yours) take` };
 }
 
 /** The demands on the model. */

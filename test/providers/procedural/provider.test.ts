@@ -97,21 +97,6 @@ describe("the procedural provider", () => {
     await expect(running).rejects.toBe(reason);
   });
 
-  it("an abort during a delay ends it", async () => {
-    const controller = new AbortController();
-    const reason = new Error("stop");
-    const clock = {
-      nowMs: () => 0,
-      monotonicMs: () => 0,
-      sleep: (_ms: number, signal?: AbortSignal) =>
-        new Promise<void>((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason))),
-    };
-    const provider = createProceduralProvider({ name: "p", concurrency: 1, models: () => true, clock });
-    const running = provider.generate(request("a fox [[delay:1h]]"), controller.signal);
-    controller.abort(reason);
-    await expect(running).rejects.toBe(reason);
-  });
-
   it("simulation adds its latency and fails a reproducible share", async () => {
     const clock = notingClock();
     const simulate = { latencyMs: 250, fail: 0.3, seed: 7 };
