@@ -9,12 +9,12 @@ import {
   ProviderError,
   type ReferenceImage,
 } from "../domain/ports/image-provider.ts";
-import type { BatchRecord, ItemRecord, ReferenceRecord } from "../domain/records.ts";
+import { type BatchRecord, type ItemRecord, MASK_ORDINAL, type ReferenceRecord } from "../domain/records.ts";
 import { seedOf, sha256Hex } from "../kernel/ids.ts";
 import type { WorkerDeps } from "./deps.ts";
 
 /**
- * Builds the request for an item of a batch, and checks its reference images. `model` is the one to run. Throws
+ * Builds the request for an item of a batch, and checks its reference images and its mask. `model` is the one to run. Throws
  * `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged.
  */
 export async function buildImageRequest(
@@ -25,6 +25,8 @@ export async function buildImageRequest(
   references: readonly ReferenceRecord[],
 ): Promise<ImageRequest> {
   const wanted = askedOf(batch, item);
+  const isMask = ({ ordinal }: ReferenceRecord) => ordinal === MASK_ORDINAL;
+  const [mask] = await readReferences(deps, references.filter(isMask));
   return {
     model,
     prompt: item.prompt,
@@ -32,7 +34,11 @@ export async function buildImageRequest(
     earlier: item.earlier ?? "",
     ...wanted,
     defaultQuality: deps.models.find(({ id }) => id === batch.model)?.defaultQuality,
-    references: await readReferences(deps, references),
+    references: await readReferences(
+      deps,
+      references.filter((each) => !isMask(each)),
+    ),
+    ...(mask && { mask }),
     storedReferences: references.flatMap(({ storageUri, mimeType }) =>
       storageUri === null ? [] : [{ uri: storageUri, mimeType }],
     ),

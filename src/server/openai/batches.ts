@@ -320,7 +320,6 @@ function formatOf(rules: LineRules, job: JobOfLines): LineFormat {
           `must be the same in all lines: ${modelName ?? "absent"}, as in the first one`,
         );
       }
-      if (request.mask !== null) throw invalidArgument("mask", "is not supported in a batch");
       const asked = await checkFields(rules, { model, imageLimit: MAX_INPUT_IMAGES, facts }, request);
       const { content, count, isByUrl, isStream } = asked;
       if (count !== 1) throw invalidArgument("body.n", "must be 1 in a batch: write a line for each image");
