@@ -1,6 +1,7 @@
 import type { Batch } from "../client/answers.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { EXIT_CODES } from "../contract/errors.ts";
+import { shellWord } from "../kernel/command-line.ts";
 import { type Cost, costText, formatUsd, microsToNumber, playMoneyField, sumCosts } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
 import { collectRun, type RunOutcome } from "../runs/collect-run.ts";
@@ -8,7 +9,7 @@ import { withRunLock } from "../runs/directory/claim.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
-import { type EndedImage, shellWord } from "../runs/reports/run-report.ts";
+import type { EndedImage } from "../runs/reports/run-report.ts";
 import type { Submissions } from "../runs/send.ts";
 import { type Allowance, countImages, judgeMissing } from "../runs/standing.ts";
 import { awaitBatches } from "../runs/wait.ts";

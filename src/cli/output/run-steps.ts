@@ -1,11 +1,11 @@
 import { IN_REPLAY_DIRECTORY } from "../../contract/batch-api.ts";
 import { EXIT_CODES, type ImgbatchError } from "../../contract/errors.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";
+import { programName, shellWord } from "../../kernel/command-line.ts";
 import type { FileLine } from "../../prompts/problems.ts";
 import { findPreset } from "../../providers/catalogue/catalogue.ts";
 import { IMAGES_FOLDER } from "../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../../runs/directory/results.ts";
-import { shellWord } from "../../runs/reports/run-report.ts";
 import { countImages, repairsOf, stands } from "../../runs/standing.ts";
 import {
   adviceByKind,
@@ -73,8 +73,8 @@ export function nextOfImages(
   return error === null ? ONLY_MISSING : `${ONLY_MISSING}${whenBilled(error.code)}`;
 }
 
-const SUBMITTED_ELSEWHERE =
-  "lost images can only be made and paid again: run `imgbatch retry --include-lost` with the directory that submitted them, or submit their prompts again";
+const submittedElsewhere = () =>
+  `lost images can only be made and paid again: run \`${programName()} retry --include-lost\` with the directory that submitted them, or submit their prompts again`;
 
 type Step = (run: EndedSteps, where: Whereabouts) => string | null;
 
@@ -85,9 +85,9 @@ const STEPS: Readonly<Record<ReturnType<typeof repairsOf>[number]["kind"], Step>
       ? "run the same command again: it fetches what is missing"
       : "run the same command again, later: nothing is paid twice",
   retryHere: ({ remake, shownDir }, where) =>
-    remake === null ? SUBMITTED_ELSEWHERE : goingOnHere(where, shownDir),
+    remake === null ? submittedElsewhere() : goingOnHere(where, shownDir),
   retryLost: ({ remake, shownDir }, where) => {
-    if (remake === null) return SUBMITTED_ELSEWHERE;
+    if (remake === null) return submittedElsewhere();
     const retry = nextCommand(where, "retry", { flag: "--include-lost" }, shownDir);
     return `${retry} makes the lost images again, which is paid again`;
   },
@@ -112,7 +112,7 @@ const STEPS: Readonly<Record<ReturnType<typeof repairsOf>[number]["kind"], Step>
   },
 };
 
-const RECORD = "imgbatch exec --replay DIR --record --upstream NAME --max-cost USD --";
+const RECORD = "exec --replay DIR --record --upstream NAME --max-cost USD --";
 
 /** The step for images that are not recorded, where that is how they failed. Other prompts would not help. */
 function recordStep({ lines, remake, shownDir }: EndedSteps): string | null {
@@ -124,7 +124,7 @@ function recordStep({ lines, remake, shownDir }: EndedSteps): string | null {
     remake === "generate"
       ? "and the same command"
       : nextCommand({}, "retry", { flag: "--include-refused" }, shownDir);
-  return `to record what the upstream makes of them: ${RECORD} ${command}`;
+  return `to record what the upstream makes of them: ${programName()} ${RECORD} ${command}`;
 }
 
 function lookThenRemake(run: EndedSteps, where: Whereabouts): string {
