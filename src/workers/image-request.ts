@@ -1,6 +1,7 @@
+import type { ImageMimeType, SizePx } from "../contract/image-formats.ts";
 import { askedOf } from "../domain/batches/create-batch.ts";
 import type { finishItem } from "../domain/batches/finish-item.ts";
-import { differences, readOutput } from "../domain/images/output-images.ts";
+import { type MadeImage, readOutput } from "../domain/images/output-images.ts";
 import {
   type GeneratedImages,
   type ImageProvider,
@@ -61,6 +62,23 @@ export async function inspectOutput(
   const images = await readOutput(output, inspector, provider);
   const notes = provider.upstream ? differences(images, askedOf(batch, item)) : [];
   return { ...output, images, notes: [...(output.notes ?? []), ...notes] };
+}
+
+/** Returns a note for each difference between the first image and what was asked for. */
+function differences(
+  images: readonly MadeImage[],
+  asked: { mimeType: ImageMimeType; size: SizePx },
+): string[] {
+  const facts = images[0]?.facts;
+  if (!facts) return [];
+  const { mimeType, widthPx, heightPx } = facts;
+  const { size } = asked;
+  const notes: string[] = [];
+  if (mimeType !== asked.mimeType) notes.push(`asked for ${asked.mimeType}, the upstream sent ${mimeType}`);
+  if (widthPx !== size.widthPx || heightPx !== size.heightPx) {
+    notes.push(`asked for ${size.widthPx}x${size.heightPx} pixels, the upstream sent ${widthPx}x${heightPx}`);
+  }
+  return notes;
 }
 
 async function readReferences(

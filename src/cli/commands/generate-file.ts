@@ -1,4 +1,4 @@
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { createRateLimiter } from "../../client/realtime.ts";
 import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
@@ -6,25 +6,24 @@ import { isOutOfCapacity } from "../../http/retries.ts";
 import { shellWord } from "../../kernel/command-line.ts";
 import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
+import { optionFields, withoutDefaults } from "../../prompts/options.ts";
+import { Problems } from "../../prompts/problems.ts";
 import { withRunLock } from "../../runs/directory/claim.ts";
-import { IMAGES_FOLDER } from "../../runs/directory/names.ts";
+import { damaged, readRunInput, requireUndamaged } from "../../runs/directory/input.ts";
+import { IMAGES_FOLDER, INPUT_FILE } from "../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../../runs/directory/results.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import {
   type Asked,
+  BATCHES_ONLY,
   type ChosenRealtimeModel,
   chooseRealtimeModel,
-  requireRealtimeFits,
   type Wish,
 } from "../../runs/plan/choose-model.ts";
-import { planRealtimeRun, type RealtimePlan } from "../../runs/plan/plan.ts";
-import { readPromptFiles } from "../../runs/plan/prompt-files.ts";
-import {
-  type RealtimeOutcome,
-  type RealtimeRunOptions,
-  readRealtimePlan,
-  runRealtime,
-} from "../../runs/realtime-run.ts";
+import { planRealtimeRun, type RealtimePlan, realtimeImages } from "../../runs/plan/plan.ts";
+import { type PromptItem, readPromptFiles } from "../../runs/plan/prompt-files.ts";
+import { type RealtimeOutcome, type RealtimeRunOptions, runRealtime } from "../../runs/realtime-run.ts";
+import { itemsOf } from "../../runs/request.ts";
 import type { ImageConsent } from "../../runs/send.ts";
 import { stands } from "../../runs/standing.ts";
 import { createBudget } from "../budget.ts";
@@ -83,6 +82,24 @@ export async function generateMany(
   });
 }
 
+/** Throws `INVALID_INPUT` naming every line that asks for what real time, or the model, does not make. */
+function requireRealtimeFits(items: readonly PromptItem[], model: ChosenRealtimeModel): void {
+  const problems = new Problems();
+  for (const { fileLine, aspectRatio, size, ...item } of items) {
+    const others = { model: item.model, ...optionFields(withoutDefaults(item)) };
+    for (const [field, value] of Object.entries(others))
+      if (value !== undefined && value !== model.id && field !== "seed")
+        problems.add(fileLine, field, BATCHES_ONLY);
+    const check = (field: string, value: string | undefined, known: readonly string[] | null) => {
+      if (value === undefined || known === null || known.includes(value)) return;
+      problems.add(fileLine, field, `${value}: ${model.id} makes ${known.join(", ")}`);
+    };
+    check("aspect_ratio", aspectRatio, model.aspectRatios);
+    check("size", size, model.imageSizes);
+  }
+  problems.throwIfAny();
+}
+
 /** Makes the images of a run again that two requests may have paid for, and what else is missing in its directory. */
 export async function retryLost(
   context: CommandContext,
@@ -110,6 +127,21 @@ export async function retryLost(
       staysFailed: (line) => stands(line, "refused") && !withRefused,
     },
   );
+}
+
+/** Returns the plan of the run that a directory holds. Throws `DIRECTORY_CONFLICT` when its files do not tell. */
+async function readRealtimePlan(dir: string, runState: RunState): Promise<RealtimePlan> {
+  const path = join(dir, INPUT_FILE);
+  const { model, mime_type: mimeType = null, input_sha256: inputSha256 } = runState;
+  const input = await readRunInput(dir);
+  requireUndamaged(input);
+  const ids = [...input.keys()];
+  if (ids.length === 0) throw damaged(`${path} is missing`);
+  if (model === undefined || inputSha256 === null) throw damaged(`${dir} does not tell the model of its run`);
+  const items = await itemsOf(dir, input, ids);
+  const images = realtimeImages(items.map((item, at) => [ids[at] ?? "", item]));
+  const settings = { model, options: {}, mimeType };
+  return { settings, items: null, images, inputSha256 };
 }
 
 type RunChoices = Pick<GenerateOptions, "maxCostMicroUsd"> &
