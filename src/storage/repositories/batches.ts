@@ -83,25 +83,34 @@ async function endOfWindow(session: SqlSession, filter: BatchPage): Promise<Plac
 
 /** The batches of the page in a window, which ends with the row at `end`; null: it has no end. */
 function matching(session: SqlSession, filter: BatchPage, end: Place | null) {
-  const { source, taskName, isDownloaded, hidesRetries } = filter;
+  const { status, source, taskName, isDownloaded, hidesRetries, fromMs, beforeMs } = filter;
+  const isNamed = (table: "batches" | "parent") => {
+    // A function that knows no wildcards.
+    const positionOf = sql.raw(session.dialect === "sqlite" ? "instr" : "strpos");
+    const name = sql.ref(`${table}.taskNameFolded`);
+    return sql<boolean>`${positionOf}(${name}, ${(taskName ?? "").toLowerCase()}) > 0`;
+  };
   let query = candidates(session, filter).where("recordDeletedAtMs", "is", null);
   if (hidesRetries) {
     query = query.where(({ not, exists, selectFrom }) => {
-      const parents = selectFrom("batches as parent").select("parent.id");
-      const listed = parents.where("parent.recordDeletedAtMs", "is", null);
-      return not(exists(listed.whereRef("parent.id", "=", "batches.parentBatchId")));
+      let listed = selectFrom("batches as parent").select("parent.id");
+      listed = listed.whereRef("parent.id", "=", "batches.parentBatchId");
+      listed = listed.where("parent.recordDeletedAtMs", "is", null);
+      if (status !== undefined) listed = listed.where("parent.status", "=", status);
+      if (taskName !== undefined) listed = listed.where(isNamed("parent"));
+      if (fromMs !== undefined) listed = listed.where("parent.createdAtMs", ">=", fromMs);
+      if (beforeMs !== undefined) listed = listed.where("parent.createdAtMs", "<", beforeMs);
+      if (isDownloaded !== undefined) {
+        listed = listed.where("parent.downloadedAtMs", isDownloaded ? "is not" : "is", null);
+      }
+      return not(exists(listed));
     });
   }
   if (source !== undefined) query = query.where("source", "=", source);
   if (isDownloaded !== undefined) {
     query = query.where("downloadedAtMs", isDownloaded ? "is not" : "is", null);
   }
-  if (taskName !== undefined) {
-    // A function that knows no wildcards.
-    const positionOf = sql.raw(session.dialect === "sqlite" ? "instr" : "strpos");
-    const position = sql<number>`${positionOf}(task_name_folded, ${taskName.toLowerCase()})`;
-    query = query.where(position, ">", 0);
-  }
+  if (taskName !== undefined) query = query.where(isNamed("batches"));
   if (end !== null) {
     query = query.where((eb) =>
       eb(eb.refTuple("createdAtMs", "seq"), ">=", eb.tuple(end.createdAtMs, end.seq)),
@@ -283,9 +292,15 @@ export function batchRepository(session: SqlSession): Repositories["batches"] {
           .where("status", "in", [...statuses])
           .orderBy("seq"),
       ),
-    retriesOf: (apiKeyId, parentIds) => {
-      const own = batches().where("apiKeyId", "=", apiKeyId).where("recordDeletedAtMs", "is", null);
-      return all(own.where("parentBatchId", "in", [...parentIds]).orderBy("seq"));
+    retriesOf: (apiKeyId, parentIds, limit) => {
+      const own = build
+        .selectFrom("batches")
+        .select([...BATCH, "seq"])
+        .select(sql<number>`row_number() over (partition by parent_batch_id order by seq desc)`.as("age"))
+        .where("apiKeyId", "=", apiKeyId)
+        .where("recordDeletedAtMs", "is", null)
+        .where("parentBatchId", "in", [...parentIds]);
+      return all(build.selectFrom(own.as("own")).select(BATCH).where("age", "<=", limit).orderBy("seq"));
     },
     latest: (limit) =>
       all(batches().where("recordDeletedAtMs", "is", null).orderBy("seq", "desc").limit(limit)),
