@@ -7,9 +7,8 @@ import { dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { loadConfig, parseConfig, readConfig } from "../../src/config/load.ts";
+import { loadConfig, parseConfig, readConfig, upstreamConfig } from "../../src/config/load.ts";
 import { storagePlaces } from "../../src/config/storage-places.ts";
-import { upstreamConfig } from "../../src/config/with-presets.ts";
 import { readStorageEnvironment } from "../../src/environment.ts";
 import { readVersion } from "../../src/kernel/package-file.ts";
 import { PRESETS } from "../../src/providers/catalogue/catalogue.ts";
@@ -105,6 +104,21 @@ describe("imgbatch init", () => {
     await keepFoxes(dir);
     expect(await type(make)).toMatchObject({ code: 0 });
     expect(await read(dir, "prompts-images/index.html")).toContain("2 images");
+  });
+
+  it("[CLI-4] what it names after npx can be pasted, and the server of .mcp.json starts", async () => {
+    const { dir, type } = await workshop({ isInstalled: false });
+    const startsWith = async (npx: string) => {
+      const { text } = await type(`${npx} init --template mcp --force`);
+      expect(text).toContain(`\n  ${npx} doctor\n`);
+      const { command, args } = JSON.parse(await read(dir, ".mcp.json")).mcpServers.imgbatch;
+      expect(await type(`${[command, ...args].join(" ")} < /dev/null`)).toMatchObject({ code: 0 });
+      await rm(join(dir, ".mcp.json"));
+    };
+    await startsWith("npx ./imgbatch.tgz");
+    expect((await type("npx ./imgbatch.tgz lst")).text).toMatch(/^next: npx \.\/imgbatch\.tgz --help$/m);
+    await type("npm install ./imgbatch.tgz");
+    await startsWith("npx imgbatch");
   });
 
   it("[INIT-1] the configuration is commented, and says what holds without it", async () => {

@@ -5,6 +5,7 @@ import { listModels } from "../../client/models.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { isRefusalCode } from "../../contract/statuses.ts";
+import { programName, shellWord } from "../../kernel/command-line.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { counted } from "../../kernel/text.ts";
 import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
@@ -16,7 +17,6 @@ import type { RunBatch, RunState } from "../../runs/directory/run-state-schema.t
 import { type Asked, chooseModels } from "../../runs/plan/choose-model.ts";
 import { openRetry, planRetry } from "../../runs/plan/retry.ts";
 import { fitItems } from "../../runs/plan/settle-items.ts";
-import { shellWord } from "../../runs/reports/run-report.ts";
 import { itemsOf, settingsOf } from "../../runs/request.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
 import { askedIn, type ImageConsent, readAskedItems, type Submissions, send } from "../../runs/send.ts";
@@ -213,7 +213,7 @@ function notInJobs({ shownDir }: FinishOptions, batches: readonly Batch[]): Imgb
   const message = `The images of ${shownDir} are made${who} in real time, one request each: there is no vendor's job to end.`;
   const dir = shellWord(shownDir);
   return new ImgbatchError("BATCH_IMAGE_NOT_IN_JOBS", message, {
-    advice: `imgbatch cancel ${dir} stops them; imgbatch retry ${dir} makes failed images again`,
+    advice: `${programName()} cancel ${dir} stops them; ${programName()} retry ${dir} makes failed images again`,
   });
 }
 

@@ -2,13 +2,13 @@ import { chmod, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { programWords, quoted, shellWord } from "../../kernel/command-line.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { fieldsOf } from "../../kernel/json.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { packageFile, readVersion } from "../../kernel/package-file.ts";
 import { findPreset, type Preset, priceOf, UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
-import { shellWord } from "../../runs/reports/run-report.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { choiceOption, flagOption } from "../options.ts";
 import { upstreamOption } from "./shared-options.ts";
@@ -41,7 +41,6 @@ export const command: CommandDetails = {
 };
 
 const CONFIG = "imgbatch.config.json";
-const SUBMIT = "imgbatch submit prompts.jsonl";
 
 /** `imgbatch init`: writes the files to start from, and prints the next commands to type. */
 async function run({
@@ -61,15 +60,17 @@ async function run({
   // A pipeline names its upstream itself, and has the key as a secret.
   const inPipeline = isOnly("github", "gitlab") ? upstream : null;
   const program = dirname(packageFile("package.json"));
+  const start = programWords(dir).map(quoted).join(" ");
+  const submit = `${start} submit prompts.jsonl`;
   const next = isOnly("compose")
-    ? [...composeCommands(program), SUBMIT]
+    ? [...composeCommands(program), submit]
     : isOnly("kubernetes")
       ? kubernetesCommands(program)
       : isOnly("agent", "mcp")
-        ? ["imgbatch doctor"]
+        ? [`${start} doctor`]
         : inPipeline !== null
-          ? [`${SUBMIT} --upstream ${inPipeline.name} --dry-run`]
-          : [`${SUBMIT} --dry-run`, SUBMIT];
+          ? [`${submit} --upstream ${inPipeline.name} --dry-run`]
+          : [`${submit} --dry-run`, submit];
   const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
   const secret =
     inPipeline === null ? null : `give the pipeline your key as the secret ${inPipeline.keyVariable}`;
@@ -156,7 +157,8 @@ async function copyTemplates(
     const path = join(dir, target);
     if (onlyBelow !== undefined && (await stat(join(dir, onlyBelow)).catch(() => null)) === null) continue;
     if ("change" in file) {
-      if (await saving(path, () => changeFile(path, file.change))) written.push(target);
+      if (await saving(path, () => changeFile(path, (before) => file.change(before, dir))))
+        written.push(target);
       continue;
     }
     const text = "text" in file ? file.text : await readTemplate(file);
@@ -212,7 +214,7 @@ const withLines = (lines: string) => (before: string) => {
 };
 
 /** Adds `imgbatch mcp` to the servers of an agent. Null if it is there already, or the text is not such a file. */
-function withMcpServer(before: string): string | null {
+function withMcpServer(before: string, dir: string): string | null {
   let file: unknown;
   try {
     file = JSON.parse(before || "{}");
@@ -222,8 +224,11 @@ function withMcpServer(before: string): string | null {
   const { mcpServers = {}, ...others } = fieldsOf(file) ?? {};
   const servers = fieldsOf(mcpServers);
   if (fieldsOf(file) === null || servers === null || "imgbatch" in servers) return null;
+  const [command, ...words] = programWords(dir);
+  // Nobody can answer npx. A name that is gone from here is not looked up in the registry, where anybody may own it.
+  const answer = command === "npx" ? [words[0] === "imgbatch" ? "--no" : "--yes"] : [];
   // Without --max-cost: the person who adds it agrees to the total.
-  const imgbatch = { command: "imgbatch", args: ["mcp"] };
+  const imgbatch = { command, args: [...answer, ...words, "mcp"] };
   return `${JSON.stringify({ ...others, mcpServers: { ...servers, imgbatch } }, null, 2)}\n`;
 }
 
@@ -243,7 +248,7 @@ type TemplateFile = {
   isExecutable?: true;
   /** Written only if this folder exists. */
   onlyBelow?: string;
-} & (PackagedFile | { text: string } | { change: (before: string) => string | null });
+} & (PackagedFile | { text: string } | { change: (before: string, dir: string) => string | null });
 
 const prompts: TemplateFile = { source: "prompts.jsonl", target: "prompts.jsonl" };
 const config: TemplateFile = { source: "imgbatch.config.json", target: "imgbatch.config.json" };

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { shellWord } from "../../kernel/command-line.ts";
 import { counted } from "../../kernel/text.ts";
 import { collectRun, type RunOutcome } from "../../runs/collect-run.ts";
 import { readResults } from "../../runs/directory/results.ts";
@@ -8,7 +9,6 @@ import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { type Asked, chooseModels, type RunModels, usedModels } from "../../runs/plan/choose-model.ts";
 import { openRetry, planRetry } from "../../runs/plan/retry.ts";
-import { shellWord } from "../../runs/reports/run-report.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
 import {
   askedIn,

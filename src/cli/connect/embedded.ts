@@ -8,6 +8,7 @@ import {
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readStorageEnvironment, secretOf } from "../../environment.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { PRESETS } from "../../providers/catalogue/catalogue.ts";
 import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command.ts";
@@ -208,7 +209,6 @@ function requireLocalStorage(config: Pick<Config, "storage"> | null): void {
   if (database === "sqlite" && blobs === "files" && databaseUrl === undefined) return;
   const where = databaseUrl === undefined ? "storage of the configuration" : "IMGBATCH_DATABASE_URL";
   const message = `The embedded service keeps its data in the data directory, and ${where} names another place.`;
-  const advice =
-    "start `imgbatch serve` there, and set IMGBATCH_BASE_URL and IMGBATCH_API_KEY for this command";
+  const advice = `start \`${programName()} serve\` there, and set IMGBATCH_BASE_URL and IMGBATCH_API_KEY for this command`;
   throw new ImgbatchError("INVALID_CONFIG", message, { advice });
 }
