@@ -248,7 +248,11 @@ export interface OutputRecord {
   entryName: string | null;
 }
 
+/** The `ordinal` of an item's mask, which is no reference. */
+export const MASK_ORDINAL = -1;
+
 export interface ReferenceRecord {
+  /** From 0, or `MASK_ORDINAL`. */
   ordinal: number;
   referenceId: string | null;
   type: string | null;

@@ -1,4 +1,4 @@
-import { isAbsolute, relative, resolve } from "node:path";
+import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Http } from "../../http/http.ts";
 import { programName } from "../../kernel/command-line.ts";
@@ -167,12 +167,6 @@ export async function pathBelow({ context: { cwd, hidden = [] } }: Session, path
   throw new ImgbatchError("OUTSIDE_ROOT", `${JSON.stringify(path)} leads out of ${cwd}.`, {
     advice: `use a path below ${cwd}; a person chooses another one with \`${programName()} mcp --root DIR\``,
   });
-}
-
-/** The path of a file for messages: from the root on. */
-export function shownPath({ context: { cwd } }: Session, path: string): string {
-  const inside = relative(cwd, path);
-  return inside === "" || isAbsolute(inside) ? path : inside;
 }
 
 /** The document for an error: what `--json` prints, and the next step. */

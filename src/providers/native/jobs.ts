@@ -16,7 +16,7 @@ import { countAt, listAt, oneLine, textAt, upstreamWords, valueAt } from "../ups
 import { UpstreamHttp } from "../upstream/http.ts";
 import { withTimeLimit } from "../upstream/item-provider.ts";
 import { type JobAdapter, jobWords, type ResultFile } from "../upstream/job-provider.ts";
-import { bytesBody, jsonBody, jsonLinesBody, type RequestBody } from "../upstream/request-body.ts";
+import { jsonBody, jsonLinesBody, type RequestBody } from "../upstream/request-body.ts";
 import { resultLines } from "../upstream/result-lines.ts";
 import { generateContentBody, modelPath, NATIVE_TAKES, readContent } from "./provider.ts";
 
@@ -299,6 +299,17 @@ async function send(
       await clock.sleep(AGAIN_MS * 2 ** (tries - 1), signal);
     }
   }
+}
+
+/** A body of these bytes. */
+function bytesBody(contentType: string, bytes: Buffer): RequestBody {
+  return {
+    contentType,
+    length: async () => bytes.length,
+    open: async function* () {
+      yield bytes;
+    },
+  };
 }
 
 /** The body in chunks of 8 MiB, the last one shorter. */

@@ -99,11 +99,6 @@ async function removeMatching(folder: string, pattern: RegExp): Promise<void> {
 
 const PENDING = /^\.input-([0-9a-f]{64})\.jsonl$/;
 
-/** Returns the name of an input until the run state has its hash. */
-export function pendingInputName(inputSha256: string): string {
-  return `.input-${inputSha256}.jsonl`;
-}
-
 /**
  * Finishes the change of a run's input after a kill: the run state decides. An input that it names replaces the earlier one,
  * and any other one is removed.

@@ -7,7 +7,7 @@ import { expect, it } from "vitest";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import type { RowRules } from "../../../src/prompts/check-row.ts";
-import { repeatedKeys } from "../../../src/prompts/formats.ts";
+import { repeatedKeys } from "../../../src/prompts/prompt-reader.ts";
 import { type PromptItem, readPromptFiles } from "../../../src/runs/plan/prompt-files.ts";
 import { blackPng, manyScans } from "../../soak/bombs/images.mjs";
 import { png } from "../../support/fake-service.ts";
