@@ -277,3 +277,6 @@ export const batchSchemas = {
   CreateItem: createItemSchema,
   ReferenceImage: referenceImageSchema,
 };
+
+/** In the message of an image that has no recording, or one that cannot be used: another prompt does not help. */
+export const IN_REPLAY_DIRECTORY = "in the replay directory";

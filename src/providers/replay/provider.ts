@@ -1,4 +1,5 @@
 import { realpath } from "node:fs/promises";
+import { IN_REPLAY_DIRECTORY } from "../../contract/batch-api.ts";
 import type { ReplayEntry } from "../../contract/provider-entries.ts";
 import {
   type Capabilities,
@@ -165,7 +166,7 @@ async function make(
   const left = recording.leftMicroUsd;
   if (price === null || price > left) {
     const cost = price === null ? "has no known price" : `costs ${formatUsd(price)}`;
-    const message = `The image is not recorded yet and ${cost}; ${formatUsd(left)} of --max-cost is left. Nothing was sent.`;
+    const message = `The image is not ${IN_REPLAY_DIRECTORY} yet and ${cost}; ${formatUsd(left)} of --max-cost is left. Nothing was sent.`;
     throw new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
   }
   recording.leftMicroUsd -= price;
