@@ -372,6 +372,31 @@ describe("the templates", () => {
     });
   });
 
+  it.each([
+    { template: "github", file: ".github/workflows/images.yml" },
+    { template: "gitlab", file: ".gitlab-ci.yml" },
+    { template: "starter", file: "imgbatch.config.json" },
+  ])(
+    "[INIT-3] --template $template for another upstream than the file that is here has: exit 6, and nothing is written",
+    async ({ template, file }) => {
+      const dir = await tempDir();
+      const upstream = (name: string, ...more: string[]) =>
+        init(dir, "--template", template, "--upstream", name, ...more);
+      expect((await upstream("google")).code).toBe(0);
+      const before = await read(dir, file);
+      await rm(join(dir, "prompts.jsonl"));
+      const { code, stderr } = await upstream("bfl");
+      expect([code, await readdir(dir)]).toEqual([6, expect.not.arrayContaining(["prompts.jsonl"])]);
+      expect(stderr).toContain(`${file} exists already and is for google, not bfl. Nothing was written.`);
+      expect(stderr).toMatch(/ or replace it: imgbatch init .*--upstream bfl --force$/m);
+      expect(stderr).not.toContain("BFL_API_KEY");
+      expect(await upstream("google")).toMatchObject({ code: 0 });
+      expect(await read(dir, file)).toBe(before);
+      expect(await upstream("bfl", "--force")).toMatchObject({ code: 0 });
+      expect((await upstream("bfl")).stderr).toContain("BFL_API_KEY");
+    },
+  );
+
   it("an upstream of this machine has no pipeline", async () => {
     const dir = await tempDir();
     const { code, stderr } = await init(dir, "--template", "github", "--upstream", "sdapi");

@@ -11,6 +11,7 @@ import { packageFile, readVersion } from "../../kernel/package-file.ts";
 import { findPreset, type Preset, priceOf, UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { choiceOption, flagOption } from "../options.ts";
+import { commandAgain } from "../output/next-step.ts";
 import { upstreamOption } from "./shared-options.ts";
 
 export const command: CommandDetails = {
@@ -36,7 +37,7 @@ export const command: CommandDetails = {
     "imgbatch init --template github",
     "imgbatch init --template agent",
   ],
-  exits: ["saving"],
+  exits: ["conflict", "saving"],
   run,
 };
 
@@ -48,13 +49,17 @@ async function run({
   options,
   cwd,
   output,
+  typed,
 }: CommandContext): Promise<CommandResult> {
   const upstream = findPreset(choiceOption(options, "upstream", UPSTREAM_NAMES)) ?? null;
   const templates = Array.isArray(options.template) ? options.template.map(String) : ["starter"];
   const files = withUpstream(filesOf(templates), upstream);
   const dir = resolve(cwd, named);
   await requireDirectory(dir, named);
-  const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
+  const force = flagOption(options, "force");
+  if (upstream !== null && !force)
+    await requireUpstreamIn(dir, files, upstream.name, commandAgain(typed, "--force"));
+  const { written, kept } = await copyTemplates(dir, files, force);
   for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);
   const isOnly = (...names: string[]) => templates.every((name) => names.includes(name));
   // A pipeline names its upstream itself, and has the key as a secret.
@@ -72,10 +77,12 @@ async function run({
           ? [`${submit} --upstream ${inPipeline.name} --dry-run`]
           : [`${submit} --dry-run`, submit];
   const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
-  const secret =
-    inPipeline === null ? null : `give the pipeline your key as the secret ${inPipeline.keyVariable}`;
+  const { keyVariable = null } = upstream ?? {};
+  const secret = inPipeline === null ? null : `give the pipeline your key as the secret ${keyVariable}`;
+  // The variable of the key, or the program that must run.
+  const preparation = keyVariable === null ? upstream?.preparation : `export ${keyVariable}=<your key>`;
   const places = isOnly("kubernetes") ? PLACES : null;
-  const first = secret ?? places ?? (upstream === null ? null : preparationOf(upstream));
+  const first = secret ?? places ?? preparation ?? null;
   if (first !== null) output.note(`first: ${first}`);
   output.note("next:");
   for (const line of [...enter, ...next]) output.note(`  ${line}`);
@@ -121,9 +128,17 @@ function withUpstream(files: readonly TemplateFile[], upstream: Preset | null): 
   return [...others, { target: CONFIG, text: upstreamConfigText(upstream) }];
 }
 
-/** The step before the first run: the variable of the key, or the program that must run. */
-function preparationOf({ keyVariable, preparation }: Preset): string | null {
-  return keyVariable === null ? preparation : `export ${keyVariable}=<your key>`;
+/** Throws `FILE_EXISTS` if a pipeline or a configuration is here, and would be kept, that does not name the upstream. */
+async function requireUpstreamIn(dir: string, files: readonly TemplateFile[], name: string, replace: string) {
+  for (const { target } of files.filter((file) => "withUpstream" in file || file.target === CONFIG)) {
+    const text = await readFile(join(dir, target), "utf8").catch(() => null);
+    if (text === null || new RegExp(`[\\s="]${name}(?![\\w-])`).test(text)) continue;
+    const [, other] = /(?:--upstream[ =]|"preset": ")([\w-]+)/.exec(text) ?? [];
+    const whose = other === undefined ? "does not name" : `is for ${other}, not`;
+    const message = `${target} exists already and ${whose} ${name}. Nothing was written.`;
+    const advice = `change the upstream and its key in that file, or replace it: ${replace}`;
+    throw new ImgbatchError("FILE_EXISTS", message, { advice });
+  }
 }
 
 /** The files of the named templates, each once. */

@@ -54,8 +54,21 @@ describe("a retry over HTTP", () => {
     const { status } = await service.ask(`/${id}?include=all`);
     expect(status).toBe(400);
 
+    const other = { model: MODEL, items: items(1), parent_batch_id: id, task_name: "other" };
+    const last = await service.submit(other);
+    await service.until(last.id);
+    expect((await service.ask(`/${last.id}/outputs`, { method: "DELETE" })).status).toBe(200);
+    expect(await listed("?include=retries&status=output_deleted")).toEqual([[last.id, []]]);
+    expect(await listed("?include=retries&task_name=other")).toEqual([[last.id, []]]);
+    expect(await listed("?include=retries&status=completed")).toEqual([[id, [retry.id, again.id, last.id]]]);
+    const { stores } = await openBeside(service.data);
+    const { apiKeyId } = (await stores.read.batches.byId(id)) ?? { apiKeyId: "" };
+    const newest = await stores.read.batches.retriesOf(apiKeyId, [id], 2);
+    expect(newest.map((each) => each.id)).toEqual([again.id, last.id]);
+
     expect((await service.ask(`/${id}`, { method: "DELETE" })).status).toBe(204);
     expect(await listed("?include=retries")).toEqual([
+      [last.id, []],
       [again.id, []],
       [retry.id, []],
     ]);
