@@ -351,8 +351,6 @@ async function prepared() {
   return { admin, data: service.data };
 }
 
-beforeEach(() => () => vi.unstubAllEnvs());
-
 describe("imgbatch admin move", () => {
   it.skipIf(!hasPostgres)(
     "[MOVE-1] moves to a database and a bucket, and says what to configure",

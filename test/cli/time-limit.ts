@@ -1,4 +1,4 @@
-import { onTestFinished, vi } from "vitest";
+import { vi } from "vitest";
 import { systemClock } from "../../src/kernel/clock.ts";
 
 /** For `--timeout`: no other sleep of a command has exactly this length. It is told as `1 s`. */
@@ -11,9 +11,8 @@ const LIMIT_MS = 1001;
  */
 export function endLimitWhen(isOver: () => boolean): void {
   const { sleep } = systemClock;
-  const limited = vi.spyOn(systemClock, "sleep").mockImplementation(async (ms, signal) => {
+  vi.spyOn(systemClock, "sleep").mockImplementation(async (ms, signal) => {
     if (ms !== LIMIT_MS) return sleep(ms, signal);
     while (!isOver()) await sleep(10, signal);
   });
-  onTestFinished(() => limited.mockRestore());
 }
