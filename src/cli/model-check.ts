@@ -4,6 +4,7 @@ import { ImgbatchError } from "../contract/errors.ts";
 import type { ProviderEntry, UpstreamEntry } from "../contract/provider-entries.ts";
 import { secretOf } from "../environment.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
+import { programName } from "../kernel/command-line.ts";
 import { formatUsd, multiplyToMicros } from "../kernel/money.ts";
 import { modelFacts, type Preset, presetOf, priceOf } from "../providers/catalogue/catalogue.ts";
 import type { CatalogueModel } from "../providers/catalogue/schema.ts";
@@ -218,7 +219,7 @@ function goneError(
   const ended = retires !== null && retires <= today ? ` (it ended on ${retires})` : "";
   const message = `${name} does not offer ${id} any more${ended}. Nothing was sent.`;
   if (successor === null)
-    return new ModelGone(message, null, "imgbatch models --upstream NAME shows what it offers");
+    return new ModelGone(message, null, `${programName()} models --upstream NAME shows what it offers`);
   const facts = modelFacts(preset.name, id);
   const [before, after] = [facts, successor].map((model) => model && listPrice(preset, model));
   const prices = `${after ?? "no known price"} an image${before ? ` instead of ${before}` : ""}`;
@@ -247,12 +248,12 @@ export async function orWithSuccessor<T>(
   } catch (error) {
     if (!(error instanceof ModelGone) || error.successor === null) throw error;
     if (isBegun) {
-      const advice = `the directory of a run keeps its model: use --model ${error.successor} with another --output of \`imgbatch submit\``;
+      const advice = `the directory of a run keeps its model: use --model ${error.successor} with another --output of \`${programName()} submit\``;
       throw new ModelGone(error.message, error.successor, advice);
     }
     if (ask === null) throw error;
     output.settle();
-    const use = error.advice?.replace(/: imgbatch .*$/s, "");
+    const use = error.advice?.split(`: ${programName()} `)[0];
     const answer = await ask(`${error.message} ${use?.replace(/^use/, "Use")} instead? [y/N] `, signal);
     if (!/^y(es)?$/i.test(answer)) throw error;
     return work(error.successor);

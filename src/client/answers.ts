@@ -1,6 +1,5 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
-import type { Http } from "../http/http.ts";
 import { fieldsOf } from "../kernel/json.ts";
 import { numberToMicros } from "../kernel/money.ts";
 
@@ -229,80 +228,6 @@ export function endlessness(): (cursor: string | null, pageBytes: number) => boo
     seen.add(cursor);
     return isKnown;
   };
-}
-
-/** A list of the batch API, and how to read it. */
-interface PagedList<Entry> {
-  /** Names the entries in errors: `items`. */
-  entries: string;
-  path(page: { limit: number; cursor: string | null }): string;
-  /** The most entries that the service gives in one page. */
-  pageSize: number;
-  /** Null when the value is not an entry. */
-  read(value: unknown): Entry | null;
-  /** An entry that comes twice counts once. */
-  idOf(entry: Entry): string;
-  /** No honest list is longer. A function is called once, before the second page. */
-  most: number | (() => Promise<number>);
-  /** The number of wanted entries. Default: all. */
-  wanted?: number | undefined;
-}
-
-interface FoundEntries<Entry> {
-  entries: Entry[];
-  /** Whether the list has more entries than were wanted. */
-  hasMore: boolean;
-}
-
-/** After so many pages, an honest list has more than so many entries in each. */
-const MANY_PAGES = 1000;
-const FEWEST_OF_A_PAGE = 10;
-
-/**
- * Reads a list in its own order, over as many pages as needed. Throws `BAD_RESPONSE` for a list without an end, for one
- * with more than `most` entries, and for an answer that is not such a list.
- */
-export async function readPages<Entry>(
-  http: Http,
-  list: PagedList<Entry>,
-  signal?: AbortSignal,
-): Promise<FoundEntries<Entry>> {
-  const { wanted = Number.POSITIVE_INFINITY } = list;
-  const found = new Map<string, Entry>();
-  const isEndless = endlessness();
-  let cursor: string | null = null;
-  let most = typeof list.most === "number" ? list.most : null;
-  for (let pages = 1; ; pages++) {
-    const before = found.size;
-    const limit = Math.min(list.pageSize, wanted - before);
-    const answer = await http.json({ method: "GET", path: list.path({ limit, cursor }), signal });
-    const { requestId } = answer;
-    const page = readPage(answer.json);
-    if (page === null) throw unexpectedAnswer(`a list of ${list.entries}`, requestId);
-    for (const value of page.data) {
-      const entry = list.read(value);
-      if (entry === null) throw unexpectedAnswer(`a list of ${list.entries}`, requestId);
-      found.set(list.idOf(entry), entry);
-    }
-    if (most !== null && found.size > most) throw tooLong(http, list.entries, most, requestId);
-    const isNew = found.size > before;
-    // A service that does not report whether there is more is asked until it has nothing new.
-    const hasMore = page.hasMore ?? (isNew && page.data.length >= limit);
-    if (!hasMore || found.size >= wanted)
-      return { entries: [...found.values()].slice(0, wanted), hasMore: hasMore || found.size > wanted };
-    // After a page without anything new, the next one would be asked for without end.
-    const isThin = pages >= MANY_PAGES && found.size < pages * FEWEST_OF_A_PAGE;
-    if (!isNew || isThin || isEndless(page.nextCursor, answer.bytes))
-      throw unexpectedAnswer(`a list of ${list.entries} whose pages end`, requestId);
-    if (most === null && typeof list.most === "function") most = await list.most();
-    if (most !== null && found.size > most) throw tooLong(http, list.entries, most, requestId);
-    cursor = (page.nextCursor ?? String(found.size)).toWellFormed();
-  }
-}
-
-function tooLong({ baseUrl }: Http, entries: string, most: number, requestId: string | undefined) {
-  const message = `${baseUrl} lists more ${entries} than there are (${most}).`;
-  return new ImgbatchError("BAD_RESPONSE", message, { requestId });
 }
 
 /** The error for an answer of 2xx that is not `what`, such as `a list of models`. */

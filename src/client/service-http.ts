@@ -12,6 +12,7 @@ import { createHttp, type Http } from "../http/http.ts";
 import { retryAfterMs } from "../http/retries.ts";
 import type { Answer } from "../http/transport.ts";
 import { hideUsedKeys, hideUsedKeysIn } from "../kernel/hide-keys.ts";
+import { isObject } from "../kernel/json.ts";
 import { truncateCodePoints } from "../kernel/text.ts";
 
 type HttpOptions = Parameters<typeof createHttp>[0];
@@ -140,8 +141,8 @@ function readErrorBody(json: string): ForeignError | null {
   } catch {
     return null;
   }
-  if (!isRecord(body)) return null;
-  const error = isRecord(body.error)
+  if (!isObject(body)) return null;
+  const error = isObject(body.error)
     ? body.error
     : { ...body, message: body.error ?? body.message ?? body.detail };
   const { message } = error;
@@ -152,7 +153,7 @@ function readErrorBody(json: string): ForeignError | null {
     param: text(error.param) ?? fieldIn(error.details),
     because: waitingIn(error.details),
     retryDelayMs: delayIn(error.details),
-    isNative: isRecord(body.error) && typeof error.code === "number",
+    isNative: isObject(body.error) && typeof error.code === "number",
   };
 }
 
@@ -168,7 +169,7 @@ function ownInfo(details: unknown): Record<string, unknown> | undefined {
 
 function waitingIn(details: unknown): string | undefined {
   const metadata = ownInfo(details)?.metadata;
-  const waiting = isRecord(metadata) ? text(metadata.waiting) : undefined;
+  const waiting = isObject(metadata) ? text(metadata.waiting) : undefined;
   return waiting !== undefined && isWaitingCode(waiting) ? waiting : undefined;
 }
 
@@ -176,7 +177,7 @@ function waitingIn(details: unknown): string | undefined {
 function fieldIn(details: unknown): string | undefined {
   const violations = detail(details, NATIVE_DETAILS.badRequest)?.fieldViolations;
   const first: unknown = Array.isArray(violations) ? violations[0] : undefined;
-  return isRecord(first) ? text(first.field) : undefined;
+  return isObject(first) ? text(first.field) : undefined;
 }
 
 /** The pause that a native error asks for, a day at most: `"2s"`, fractions allowed. */
@@ -188,13 +189,9 @@ function delayIn(details: unknown): number | undefined {
 
 function detail(details: unknown, type: string): Record<string, unknown> | undefined {
   const list: unknown[] = Array.isArray(details) ? details : [];
-  return list.filter(isRecord).find((entry) => entry["@type"] === type);
+  return list.filter(isObject).find((entry) => entry["@type"] === type);
 }
 
 function text(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null;
 }

@@ -2,9 +2,15 @@ import { join, resolve } from "node:path";
 import envPaths from "env-paths";
 import type { Environment } from "../environment.ts";
 import type { VendorName } from "./vendors.ts";
-import type { PricedModel } from "./with-presets.ts";
 
 export const CONFIG_FILE = "imgbatch.config.json";
+
+/** A model without a price in the catalogue, and its price in US dollars from the command line. */
+export interface PricedModel {
+  /** Null: the default of the preset. */
+  id: string | null;
+  usd: number;
+}
 
 /** The configuration that a command line asks for. */
 export interface ConfigChoice {

@@ -212,7 +212,7 @@ type WrittenEntry = z.infer<typeof providerEntrySchema>;
 
 /** A price of nothing would spare the consent to what the upstream charges: only `free` of its provider says so. */
 function refuseZeroPrices(
-  models: readonly z.infer<typeof modelSchema>[],
+  models: readonly ModelOfConfig[],
   providers: readonly WrittenEntry[],
   context: z.RefinementCtx,
 ): void {
@@ -226,15 +226,37 @@ function refuseZeroPrices(
       Object.entries(table).flatMap(([size, usd]) => (usd === 0 ? [[...path, size]] : [])),
     )[0];
     if (zero === undefined) continue;
-    const entry = paid.find((each) =>
-      Array.isArray(each.models)
-        ? ["*", id, mapsTo].some((name) => (each.models as string[]).includes(name))
-        : Object.hasOwn(each.models, id),
-    );
+    const entry = paid.find((each) => isServedBy(each, { id, mapsTo }));
     if (entry === undefined) continue;
     const message = `is 0, and ${entry.name} is not free: write what an image costs, or "free": true in that provider`;
     context.addIssue({ code: "custom", path: ["models", at, ...zero], message });
   }
+}
+
+type ModelOfConfig = z.infer<typeof modelSchema>;
+
+function isServedBy(
+  { models }: Pick<WrittenEntry, "models">,
+  { id, mapsTo = id }: Pick<ModelOfConfig, "id" | "mapsTo">,
+): boolean {
+  return Array.isArray(models)
+    ? ["*", id, mapsTo].some((name) => models.includes(name))
+    : Object.hasOwn(models, id);
+}
+
+/** Returns the first model that the service's own key has in its list of batch models, while all providers can be used; null: none. */
+export function firstBatchModel({ models, groups: [group], providers }: Config): string | null {
+  const entries = providers.map((entry) => (entry.type === "replay" ? entry.of : entry));
+  const found = models.find((model) => {
+    const { id, family, batch, prices, qualityPrices, defaultQuality = "", jobPrice } = model;
+    const isOfGroup = group === undefined || ["*", id].some((name) => group.models.includes(name));
+    const price = (qualityPrices?.[defaultQuality] ?? prices)["1K"];
+    if (family !== "native" || !batch || !isOfGroup || price === undefined) return false;
+    return entries.some(
+      (entry) => isServedBy(entry, model) && !(jobPrice === null && entry.type.endsWith("-batch")),
+    );
+  });
+  return found?.id ?? null;
 }
 
 /** The configuration as a person writes it: a provider may be a preset with what differs. */

@@ -1,5 +1,6 @@
 import type { Batch } from "../client/answers.ts";
 import { LOG_LEVELS } from "../contract/activity.ts";
+import { programName } from "../kernel/command-line.ts";
 import {
   detailLines,
   forgetBatch,
@@ -217,7 +218,7 @@ function pressLetter(state: DashboardState, letter: string): Pressed {
     case "r":
       if (!abilities.ownsService)
         return stay(
-          showMessage(state, "Retry needs the prompts: use imgbatch retry in the run's directory."),
+          showMessage(state, `Retry needs the prompts: use ${programName()} retry in the run's directory.`),
         );
       if (batch.failCount === 0) return stay(showMessage(state, "No item of this batch has failed."));
       if (!batch.isDone) return stay(showMessage(state, "Wait for the end of the batch, then retry."));

@@ -59,6 +59,8 @@ interface PriceSnapshot {
   holdMicroUsd: number;
   /** Set when no real money pays for the images, because they are drawn. */
   isPlay?: true;
+  /** Set when no image costs the operator anything: they are drawn, or their upstream is free. */
+  isFree?: true;
   /** The numbers that both amounts were computed from, kept to explain them. */
   basis: {
     modelPriceUsd: number;
@@ -246,7 +248,11 @@ export interface OutputRecord {
   entryName: string | null;
 }
 
+/** The `ordinal` of an item's mask, which is no reference. */
+export const MASK_ORDINAL = -1;
+
 export interface ReferenceRecord {
+  /** From 0, or `MASK_ORDINAL`. */
   ordinal: number;
   referenceId: string | null;
   type: string | null;

@@ -1,8 +1,11 @@
+/** Whether a JSON value is an object: neither null nor a list. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
 /** Returns the fields of a JSON object; null for any other value. */
 export function fieldsOf(value: unknown): Record<string, unknown> | null {
-  return typeof value === "object" && value !== null && !Array.isArray(value)
-    ? (value as Record<string, unknown>)
-    : null;
+  return isObject(value) ? value : null;
 }
 
 /** As `Map.groupBy`, which Node 20 has not. */

@@ -13,8 +13,8 @@ import type { Clock } from "../kernel/clock.ts";
 import { syncDirectory } from "../kernel/files.ts";
 import type { RunOutcome } from "./collect-run.ts";
 import { checkDirectory, claimDirectory, removeLeftovers, requireSameService } from "./directory/claim.ts";
-import { damaged, readReference, readRunInput, requireUndamaged, writeInput } from "./directory/input.ts";
-import { IMAGES_FOLDER, INPUT_FILE } from "./directory/names.ts";
+import { readReference, readRunInput, writeInput } from "./directory/input.ts";
+import { IMAGES_FOLDER } from "./directory/names.ts";
 import { RESULTS_FILE, type ResultLine, readResults, writeResults } from "./directory/results.ts";
 import {
   inspect,
@@ -27,10 +27,9 @@ import {
 import type { RunReporter, RunService } from "./directory/run-service.ts";
 import { newRunState, readRunState, writeRunState } from "./directory/run-state.ts";
 import type { RunState } from "./directory/run-state-schema.ts";
-import { type RealtimePlan, realtimeImages } from "./plan/plan.ts";
+import type { RealtimePlan } from "./plan/plan.ts";
 import { textOf } from "./plan/spool.ts";
 import { changedRealtimeError } from "./plan/update.ts";
-import { itemsOf } from "./request.ts";
 import { requireWritable } from "./save-image.ts";
 import type { ImageConsent } from "./send.ts";
 import { stands } from "./standing.ts";
@@ -336,19 +335,4 @@ function requestKeyOf({ request_keys }: RunState, customId: string, position: nu
 function renewRequestKey({ request_keys }: RunState, customId: string): void {
   if (request_keys === undefined) return;
   request_keys.renewed[customId] = (request_keys.renewed[customId] ?? 0) + 1;
-}
-
-/** Returns the plan of the run that a directory holds. Throws `DIRECTORY_CONFLICT` when its files do not tell. */
-export async function readRealtimePlan(dir: string, runState: RunState): Promise<RealtimePlan> {
-  const path = join(dir, INPUT_FILE);
-  const { model, mime_type: mimeType = null, input_sha256: inputSha256 } = runState;
-  const input = await readRunInput(dir);
-  requireUndamaged(input);
-  const ids = [...input.keys()];
-  if (ids.length === 0) throw damaged(`${path} is missing`);
-  if (model === undefined || inputSha256 === null) throw damaged(`${dir} does not tell the model of its run`);
-  const items = await itemsOf(dir, input, ids);
-  const images = realtimeImages(items.map((item, at) => [ids[at] ?? "", item]));
-  const settings = { model, options: {}, mimeType };
-  return { settings, items: null, images, inputSha256 };
 }

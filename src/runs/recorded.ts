@@ -4,7 +4,7 @@ import type { RunOutcome } from "./collect-run.ts";
 import { removeLeftovers } from "./directory/claim.ts";
 import { readRunInput, writeInput } from "./directory/input.ts";
 import { type ResultLine, readResults, writeResults } from "./directory/results.ts";
-import { isWholeResult, type ResultFile } from "./directory/run-files.ts";
+import { isIntact, type ResultFile } from "./directory/run-files.ts";
 import type { RunState } from "./directory/run-state-schema.ts";
 import { openZip } from "./fetch/zip.ts";
 import type { Plan } from "./plan/plan.ts";
@@ -75,6 +75,13 @@ async function wholeLines(
     else if (!(await isWholeResult(dir, line))) return null;
   }
   return (await areInZips(dir, zipped, signal)) ? lines : null;
+}
+
+/** Whether every file of a result is on disk, unchanged. */
+async function isWholeResult(dir: string, line: { readonly files: readonly ResultFile[] }): Promise<boolean> {
+  if (line.files.length === 0) return false;
+  for (const file of line.files) if (!(await isIntact(dir, file))) return false;
+  return true;
 }
 
 /** Whether files are in their ZIPs, unchanged. */

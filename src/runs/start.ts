@@ -6,7 +6,7 @@ import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { holdsApiKey } from "../kernel/hide-keys.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
-import { claimDirectory, pendingInputName, removeLeftovers } from "./directory/claim.ts";
+import { claimDirectory, removeLeftovers } from "./directory/claim.ts";
 import { readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
 import {
@@ -187,9 +187,13 @@ function submittedRequest({
   mimeType,
   metadata,
   isReal = false,
+  defaultQualities = {},
 }: RunRequest): RunState["request"] {
-  const request = { model, task_name: name, response_mime_type: mimeType, metadata };
-  return isReal ? { ...request, images: "real" } : request;
+  return {
+    ...{ model, task_name: name, response_mime_type: mimeType, metadata },
+    ...(isReal && { images: "real" }),
+    ...(Object.keys(defaultQualities).length > 0 && { default_qualities: defaultQualities }),
+  };
 }
 
 /**
@@ -327,4 +331,9 @@ async function startUpdate(options: StartOptions, start: Start): Promise<Started
   const again = { parentId, ids: update.images, round };
   const added = await planAgain({ ...options, state }, pending, again);
   return send({ ...options, state, consentOf }, { added });
+}
+
+/** Returns the name of an input until the run state has its hash. */
+function pendingInputName(inputSha256: string): string {
+  return `.input-${inputSha256}.jsonl`;
 }

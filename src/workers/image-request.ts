@@ -1,6 +1,7 @@
+import type { ImageMimeType, SizePx } from "../contract/image-formats.ts";
 import { askedOf } from "../domain/batches/create-batch.ts";
 import type { finishItem } from "../domain/batches/finish-item.ts";
-import { differences, readOutput } from "../domain/images/output-images.ts";
+import { type MadeImage, readOutput } from "../domain/images/output-images.ts";
 import {
   type GeneratedImages,
   type ImageProvider,
@@ -8,12 +9,12 @@ import {
   ProviderError,
   type ReferenceImage,
 } from "../domain/ports/image-provider.ts";
-import type { BatchRecord, ItemRecord, ReferenceRecord } from "../domain/records.ts";
+import { type BatchRecord, type ItemRecord, MASK_ORDINAL, type ReferenceRecord } from "../domain/records.ts";
 import { seedOf, sha256Hex } from "../kernel/ids.ts";
 import type { WorkerDeps } from "./deps.ts";
 
 /**
- * Builds the request for an item of a batch, and checks its reference images. `model` is the one to run. Throws
+ * Builds the request for an item of a batch, and checks its reference images and its mask. `model` is the one to run. Throws
  * `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged.
  */
 export async function buildImageRequest(
@@ -24,6 +25,8 @@ export async function buildImageRequest(
   references: readonly ReferenceRecord[],
 ): Promise<ImageRequest> {
   const wanted = askedOf(batch, item);
+  const isMask = ({ ordinal }: ReferenceRecord) => ordinal === MASK_ORDINAL;
+  const [mask] = await readReferences(deps, references.filter(isMask));
   return {
     model,
     prompt: item.prompt,
@@ -31,7 +34,11 @@ export async function buildImageRequest(
     earlier: item.earlier ?? "",
     ...wanted,
     defaultQuality: deps.models.find(({ id }) => id === batch.model)?.defaultQuality,
-    references: await readReferences(deps, references),
+    references: await readReferences(
+      deps,
+      references.filter((each) => !isMask(each)),
+    ),
+    ...(mask && { mask }),
     storedReferences: references.flatMap(({ storageUri, mimeType }) =>
       storageUri === null ? [] : [{ uri: storageUri, mimeType }],
     ),
@@ -55,6 +62,23 @@ export async function inspectOutput(
   const images = await readOutput(output, inspector, provider);
   const notes = provider.upstream ? differences(images, askedOf(batch, item)) : [];
   return { ...output, images, notes: [...(output.notes ?? []), ...notes] };
+}
+
+/** Returns a note for each difference between the first image and what was asked for. */
+function differences(
+  images: readonly MadeImage[],
+  asked: { mimeType: ImageMimeType; size: SizePx },
+): string[] {
+  const facts = images[0]?.facts;
+  if (!facts) return [];
+  const { mimeType, widthPx, heightPx } = facts;
+  const { size } = asked;
+  const notes: string[] = [];
+  if (mimeType !== asked.mimeType) notes.push(`asked for ${asked.mimeType}, the upstream sent ${mimeType}`);
+  if (widthPx !== size.widthPx || heightPx !== size.heightPx) {
+    notes.push(`asked for ${size.widthPx}x${size.heightPx} pixels, the upstream sent ${widthPx}x${heightPx}`);
+  }
+  return notes;
 }
 
 async function readReferences(

@@ -1,6 +1,6 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { cancelBatch } from "../domain/batches/end-batch.ts";
-import { endJobs } from "../domain/jobs/end-jobs.ts";
+import { endJobs } from "../domain/jobs/job-rules.ts";
 import type { Repositories } from "../domain/ports/stores.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { coalesced, createYield } from "../kernel/pacing.ts";

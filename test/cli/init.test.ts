@@ -7,9 +7,8 @@ import { dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { loadConfig, parseConfig, readConfig } from "../../src/config/load.ts";
+import { loadConfig, parseConfig, readConfig, upstreamConfig } from "../../src/config/load.ts";
 import { storagePlaces } from "../../src/config/storage-places.ts";
-import { upstreamConfig } from "../../src/config/with-presets.ts";
 import { readStorageEnvironment } from "../../src/environment.ts";
 import { readVersion } from "../../src/kernel/package-file.ts";
 import { PRESETS } from "../../src/providers/catalogue/catalogue.ts";
@@ -105,6 +104,21 @@ describe("imgbatch init", () => {
     await keepFoxes(dir);
     expect(await type(make)).toMatchObject({ code: 0 });
     expect(await read(dir, "prompts-images/index.html")).toContain("2 images");
+  });
+
+  it("[CLI-4] what it names after npx can be pasted, and the server of .mcp.json starts", async () => {
+    const { dir, type } = await workshop({ isInstalled: false });
+    const startsWith = async (npx: string) => {
+      const { text } = await type(`${npx} init --template mcp --force`);
+      expect(text).toContain(`\n  ${npx} doctor\n`);
+      const { command, args } = JSON.parse(await read(dir, ".mcp.json")).mcpServers.imgbatch;
+      expect(await type(`${[command, ...args].join(" ")} < /dev/null`)).toMatchObject({ code: 0 });
+      await rm(join(dir, ".mcp.json"));
+    };
+    await startsWith("npx ./imgbatch.tgz");
+    expect((await type("npx ./imgbatch.tgz lst")).text).toMatch(/^next: npx \.\/imgbatch\.tgz --help$/m);
+    await type("npm install ./imgbatch.tgz");
+    await startsWith("npx imgbatch");
   });
 
   it("[INIT-1] the configuration is commented, and says what holds without it", async () => {
@@ -357,6 +371,31 @@ describe("the templates", () => {
       expect(await pipeline()).toMatchObject({ code: 8, paid: 0 });
     });
   });
+
+  it.each([
+    { template: "github", file: ".github/workflows/images.yml" },
+    { template: "gitlab", file: ".gitlab-ci.yml" },
+    { template: "starter", file: "imgbatch.config.json" },
+  ])(
+    "[INIT-3] --template $template for another upstream than the file that is here has: exit 6, and nothing is written",
+    async ({ template, file }) => {
+      const dir = await tempDir();
+      const upstream = (name: string, ...more: string[]) =>
+        init(dir, "--template", template, "--upstream", name, ...more);
+      expect((await upstream("google")).code).toBe(0);
+      const before = await read(dir, file);
+      await rm(join(dir, "prompts.jsonl"));
+      const { code, stderr } = await upstream("bfl");
+      expect([code, await readdir(dir)]).toEqual([6, expect.not.arrayContaining(["prompts.jsonl"])]);
+      expect(stderr).toContain(`${file} exists already and is for google, not bfl. Nothing was written.`);
+      expect(stderr).toMatch(/ or replace it: imgbatch init .*--upstream bfl --force$/m);
+      expect(stderr).not.toContain("BFL_API_KEY");
+      expect(await upstream("google")).toMatchObject({ code: 0 });
+      expect(await read(dir, file)).toBe(before);
+      expect(await upstream("bfl", "--force")).toMatchObject({ code: 0 });
+      expect((await upstream("bfl")).stderr).toContain("BFL_API_KEY");
+    },
+  );
 
   it("an upstream of this machine has no pipeline", async () => {
     const dir = await tempDir();

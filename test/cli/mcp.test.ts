@@ -269,6 +269,11 @@ describe("files of an agent lie below the root", { timeout: 60_000 }, () => {
       code: "INVALID_INPUT",
       details: [expect.stringContaining("data/credentials.json belongs to imgbatch itself")],
     });
+    writeFileSync(join(outside, "data/picture.png"), PNG);
+    writeFileSync(join(outside, "r.jsonl"), '{"prompt": "x", "reference_images": ["data/picture.png"]}\n');
+    expect((await call("check_prompts", { files: ["r.jsonl"] })).json.problems).toEqual([
+      "r.jsonl:1: reference_images[0]: data/picture.png belongs to imgbatch itself",
+    ]);
     for (const input of [
       { files: ["w.jsonl"], variables: { x: "@data/credentials.json" } },
       { files: ["data/credentials.json"] },
@@ -280,6 +285,26 @@ describe("files of an agent lie below the root", { timeout: 60_000 }, () => {
       .trim()
       .split("\n");
     expect(sent.map((line) => JSON.parse(line).prompt)).toEqual(["back\\", "slash\\,too"]);
+  });
+
+  it("[MCP-2] no link that takes the place of a run's folder leads its images out", async () => {
+    const { call, until } = await start();
+    await call("submit", { files: ["p.jsonl"] });
+    await until("p-images");
+    expect((await call("download", { target: "p-images" })).json.error).toBeUndefined();
+    mkdirSync(join(outside, "pictures"));
+    rmSync(path("p-images", "images"), { recursive: true });
+    symlinkSync(join(outside, "pictures"), path("p-images", "images"));
+    for (const [name, input] of [
+      ["download", { target: "p-images" }],
+      ["submit", { files: ["p.jsonl"] }],
+      ["retry", { directory: "p-images", include_lost: true }],
+    ] as const)
+      expect((await call(name, input)).json.error).toMatchObject({
+        code: "DIRECTORY_CONFLICT",
+        message: expect.stringContaining('has a link called "images"'),
+      });
+    expect(await readdir(join(outside, "pictures"))).toEqual([]);
   });
 });
 

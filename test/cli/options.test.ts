@@ -2,6 +2,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { findPreset } from "../../src/providers/catalogue/catalogue.ts";
 import { createCli } from "../support/cli.ts";
 import { createInProcessCli, type InProcessCli, runInProcess } from "../support/cli-in-process.ts";
 import { tinyPng } from "../support/fake-provider.ts";
@@ -207,6 +208,46 @@ it("[LINE-1] a request names the options, and has the bytes of equal reference i
   expect(Object.keys(items[1])).not.toContain("options");
   expect(Object.keys(items[1].reference_images[0])).toEqual(["sha256"]);
   expect(readdirSync(join(cli.cwd, "p-images", "images"))).toHaveLength(2);
+});
+
+it("[WHOLE-1] a whole run asks nobody, also if its lines write the default quality of their models", async () => {
+  const cli = await createCli();
+  cli.fake.always(/GET .*models/, { lie: announcing });
+  const model = "vendorx-3-pro-image";
+  const lines = [{ prompt: "a", quality: "low" }, { prompt: "b", quality: "low", model }, { prompt: "c" }];
+  const write = (rows: readonly object[]) =>
+    writeFileSync(join(cli.cwd, "p.jsonl"), rows.map((line) => JSON.stringify(line)).join("\n"));
+  write(lines);
+  expect((await cli.here(["submit", "p.jsonl"])).code).toBe(0);
+  const asked = cli.fake.requests.length;
+  write(lines.map((line) => ({ ...line, quality: "low" })));
+  for (const flags of [[], ["--update"]])
+    expect((await cli.here(["submit", "p.jsonl", ...flags])).code).toBe(0);
+  expect(cli.fake.requests).toHaveLength(asked);
+  write(lines.map((line) => ({ ...line, quality: "high" })));
+  expect((await cli.here(["submit", "p.jsonl"])).code).toBe(6);
+});
+
+it("[LINE-3] --expand prints the ids of the run without its service, and says so where only that knows them", async () => {
+  const [first, second] = findPreset("google")?.models.map(({ id }) => id) ?? [];
+  const { type, edit, results } = await workplace([]);
+  const ids = async (...flags: string[]) => {
+    const { code, stdout, stderr } = await type("submit", "p.jsonl", "--dry-run", "--expand", ...flags);
+    const rows = stdout.trim().split("\n");
+    return { code, ids: rows.map((row) => JSON.parse(row).custom_id), stderr };
+  };
+  edit([{ prompt: "a fox", model: "vendorx-3.1-flash-image" }, { prompt: "an owl" }]);
+  const drawn = await ids();
+  expect(drawn.ids).toEqual(["item_000001", "item_000002"]);
+  const elsewhere = await ids("--base-url", "http://127.0.0.1:9");
+  expect([elsewhere.code, elsewhere.ids[0]]).toEqual([0, "item_000001-vendorx-3.1-flash-image"]);
+  expect(elsewhere.stderr).toContain("the service was not asked for its first model");
+  expect(drawn.stderr).not.toContain("not asked");
+  expect((await type("submit", "p.jsonl")).code).toBe(0);
+  expect(results().map((line) => line.custom_id)).toEqual(drawn.ids);
+  edit([{ prompt: "a fox", model: first }, { prompt: "a fox", model: second }, { prompt: "an owl" }]);
+  const preset = await ids("--upstream", "google", "-o", "other");
+  expect(preset.ids).toEqual(["item_000001", `item_000002-${second}`, "item_000003"]);
 });
 
 it("[LINE-3] models stand side by side in one run, and another one makes only its own images", async () => {

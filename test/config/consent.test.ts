@@ -10,8 +10,7 @@ import {
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
-import { readConfig } from "../../src/config/load.ts";
-import { upstreamConfig } from "../../src/config/with-presets.ts";
+import { readConfig, upstreamConfig } from "../../src/config/load.ts";
 import { UPSTREAM_NAMES } from "../../src/providers/catalogue/catalogue.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { startFakeService } from "../support/fake-service.ts";

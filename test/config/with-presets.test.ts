@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseConfig } from "../../src/config/load.ts";
-import { upstreamConfig } from "../../src/config/with-presets.ts";
+import { parseConfig, upstreamConfig } from "../../src/config/load.ts";
 import type { UpstreamEntry } from "../../src/contract/provider-entries.ts";
 import { priceBatchImage } from "../../src/domain/billing/payer.ts";
 import { Offers } from "../../src/domain/models.ts";

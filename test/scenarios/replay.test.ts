@@ -159,6 +159,28 @@ describe("record and replay", () => {
     expect(await names()).toHaveLength(6);
   });
 
+  it("[REPLAY-5] commands that record the same at the same time pay for it once, and a killed one keeps none of them waiting", async () => {
+    const slow: Behaviour = async (exchange) => {
+      await exchange.read();
+      await exchange.pause(1500);
+      exchange.send(await exchange.make());
+    };
+    const { upstream, cwd, record, names } = await team(slow);
+    const ask = `print(await openai("a red fox"));`;
+    const options = ["--config", "team.json", "--replay", "pics", "--record", "--max-cost", "5"];
+    const command = ["--", process.execPath, "--input-type=module", "-e", PROGRAMS + ask];
+    const env = cleanEnvironment({ HOME: cwd, TMPDIR: cwd, GEMINI_API_KEY: NATIVE_KEY });
+    const killed = startNode([BIN, "exec", ...options, ...command], { cwd, env });
+    await expect.poll(() => upstream.asked("a red fox")).toBe(1);
+    const both = [record(ask), record(ask)];
+    killed.child.kill("SIGKILL");
+    const [one, other] = await Promise.all(both);
+    expect(one?.told).toEqual(other?.told);
+    expect([one?.stderr, other?.stderr].join()).not.toContain("asked twice");
+    expect(upstream.asked("a red fox")).toBe(2);
+    expect(await names()).toHaveLength(2);
+  });
+
   it("[REPLAY-5] an image that is paid for is recorded when its caller has gone, and the command too", async () => {
     const slow: Behaviour = async (exchange) => {
       await exchange.read();

@@ -195,8 +195,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.withStatus(["queued", "failed"]);
     await read.batches.withStatus([]);
     await read.batches.latest(2);
-    await read.batches.retriesOf("key1", ["b1", "b2"]);
-    await read.batches.retriesOf("key1", []);
+    await read.batches.retriesOf("key1", ["b1", "b2"], 100);
+    await read.batches.retriesOf("key1", [], 100);
     await read.batches.unmadeByOthers(["p"]);
     await read.batches.unmadeByOthers([]);
     await read.batches.endedSince(5, ["failed"]);
@@ -369,6 +369,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.items.assignToJob("b3", { jobId: "job1", provider: "q", limit: 1 });
       await tx.items.leaseJob("job1", "lease");
       await tx.items.markJob("job1", "twice");
+      await tx.items.markJob("job1", "once", "no");
+      await tx.items.markJob("job1", "no", "twice");
     });
     await read.items.ofJob("job1");
     await read.items.countWithoutJob("b2");

@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
-import { FakeJobProvider } from "../support/fake-job-provider.ts";
 import { FakeProvider } from "../support/fake-provider.ts";
-import { items, startTestService, type TestService } from "../support/service.ts";
+import { items, startTestService } from "../support/service.ts";
 
 const config = {
   models: [
@@ -10,9 +9,6 @@ const config = {
     { id: "b", prices: { "1K": 3 } },
   ],
 };
-
-const itemsOf = async (service: TestService, id: string) =>
-  ((await (await service.ask(`/${id}/items`)).json()) as { data: object[] }).data;
 
 describe("a batch of a mapped model", () => {
   it("a batch of a mapped model goes to the provider of the other model, and keeps its own price", async () => {
@@ -47,17 +43,6 @@ describe("a batch of a mapped model", () => {
     expect([other.requests, right.requests]).toMatchObject([[], [{ model: "b" }]]);
   });
 
-  it("a job of an upstream is made by the other model too", async () => {
-    const provider = new FakeJobProvider();
-    const service = await startTestService({ providers: [provider], config });
-    const { id } = await service.submit({ model: "a", items: items(1) });
-    await service.until(id);
-    expect([...provider.jobs.values()].flatMap((job) => job.items)).toMatchObject([
-      { request: { model: "b" } },
-    ]);
-    expect(await itemsOf(service, id)).toMatchObject([{ status: "success", model_version: "fake/1" }]);
-  });
-
   it("each item shows the model version that its provider returned, or null", async () => {
     const provider = new FakeProvider();
     const draw = provider.answer;
@@ -71,7 +56,7 @@ describe("a batch of a mapped model", () => {
     const service = await startTestService({ providers: [provider], config });
     const { id } = await service.submit({ model: "a", items: items(3) });
     await service.until(id);
-    expect(await itemsOf(service, id)).toMatchObject([
+    expect(await service.items(id)).toMatchObject([
       { status: "success", model_version: "fake/1" },
       { status: "failed", model_version: "guard/2", error: { code: "SAFETY_BLOCKED" } },
       { status: "success", model_version: null },

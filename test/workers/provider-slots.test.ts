@@ -55,18 +55,3 @@ it("real-time requests go first, but after three in a row a waiting item comes",
   await Promise.all(all);
   expect(started()).toEqual(order);
 });
-
-it("a request that gives up waiting leaves the queue, and the next one gets its slot", async () => {
-  const { ask, started, end } = twoSides(1);
-  const first = ask("forRealtime", "r1");
-  const gone = new AbortController();
-  const second = ask("forRealtime", "r2", gone.signal);
-  const third = ask("forBatches", "b1");
-  gone.abort(new Error("gone"));
-  await expect(second).rejects.toThrow("gone");
-  await expect(ask("forRealtime", "r3", gone.signal)).rejects.toThrow("gone");
-  await end("r1");
-  await end("b1");
-  await Promise.all([first, third]);
-  expect(started()).toEqual(["r1", "b1"]);
-});

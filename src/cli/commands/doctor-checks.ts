@@ -8,6 +8,7 @@ import type { ProviderEntry } from "../../contract/provider-entries.ts";
 import { routes } from "../../contract/routes.ts";
 import { named, unnamed } from "../../contract/waiting.ts";
 import { send } from "../../http/transport.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { nearestExisting } from "../../kernel/files.ts";
 import { isDataDirectoryInUse } from "../../service/native-modules.ts";
@@ -257,7 +258,11 @@ async function checkDatabase({ stores, warnings }: OpenStorage, name: string): P
   const processes =
     takers > 0 && makers > 0
       ? ok("processes", found)
-      : warn("processes", found, "start `imgbatch serve --role api` and `imgbatch serve --role worker`");
+      : warn(
+          "processes",
+          found,
+          `start \`${programName()} serve --role api\` and \`${programName()} serve --role worker\``,
+        );
   const doubts = warnings.map(({ message, advice }) => warn("database", message, advice));
   return [ok("database", `${name} can be written`), ...doubts, processes];
 }

@@ -6,6 +6,7 @@ import { type Config, undercharging } from "../../config/schema.ts";
 import type { StoragePlaces } from "../../config/storage-places.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { packageFile } from "../../kernel/package-file.ts";
 import { counted } from "../../kernel/text.ts";
 import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
@@ -125,7 +126,7 @@ async function checkConfig(context: CommandContext): Promise<{ config: Config | 
     const message = `is right, and you agree to ${found.fields.join(", ")} (kept in ${store})`;
     return { config, finding: ok("config", message) };
   } catch (error) {
-    const usual = "fix it; `imgbatch schema config` prints every key";
+    const usual = `fix it; \`${programName()} schema config\` prints every key`;
     return { config: null, finding: failure("config", error, usual) };
   }
 }

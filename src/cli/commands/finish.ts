@@ -5,6 +5,7 @@ import { listModels } from "../../client/models.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { isRefusalCode } from "../../contract/statuses.ts";
+import { programName, shellWord } from "../../kernel/command-line.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { counted } from "../../kernel/text.ts";
 import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
@@ -16,7 +17,6 @@ import type { RunBatch, RunState } from "../../runs/directory/run-state-schema.t
 import { type Asked, chooseModels } from "../../runs/plan/choose-model.ts";
 import { openRetry, planRetry } from "../../runs/plan/retry.ts";
 import { fitItems } from "../../runs/plan/settle-items.ts";
-import { shellWord } from "../../runs/reports/run-report.ts";
 import { itemsOf, settingsOf } from "../../runs/request.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
 import { askedIn, type ImageConsent, readAskedItems, type Submissions, send } from "../../runs/send.ts";
@@ -28,7 +28,7 @@ import type { ConnectedService } from "../connect/connection.ts";
 import { describeFinished, finishRun, workInRun } from "../finish-run.ts";
 import { pollInterval, timeLimit } from "../interruption.ts";
 import { choiceOption, flagOption, positiveDurationOption, textOption } from "../options.ts";
-import { ownIds, rememberedUpstream, resolveTarget, unknownRun } from "../targets.ts";
+import { noRun, ownIds, rememberedUpstream, resolveTarget, unknownRun } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
 
 export const command: CommandDetails = {
@@ -213,7 +213,7 @@ function notInJobs({ shownDir }: FinishOptions, batches: readonly Batch[]): Imgb
   const message = `The images of ${shownDir} are made${who} in real time, one request each: there is no vendor's job to end.`;
   const dir = shellWord(shownDir);
   return new ImgbatchError("BATCH_IMAGE_NOT_IN_JOBS", message, {
-    advice: `imgbatch cancel ${dir} stops them; imgbatch retry ${dir} makes failed images again`,
+    advice: `${programName()} cancel ${dir} stops them; ${programName()} retry ${dir} makes failed images again`,
   });
 }
 
@@ -353,10 +353,7 @@ async function readFinishOptions(context: CommandContext) {
     throw new ImgbatchError("USAGE", message, { param: "--upstream" });
   }
   const target = await resolveTarget(shownDir, cwd);
-  if (target.run === null) {
-    const message = `finish needs the output directory of a run, and ${JSON.stringify(shownDir)} is none.`;
-    throw new ImgbatchError("USAGE", message);
-  }
+  if (target.run === null) throw noRun(shownDir, cwd, "it has the prompts");
   const { upstream } = rememberedUpstream([target]);
   const others = upstream == null ? [] : [upstream.name, ...(upstream.besides ?? [])];
   if (upstream != null && !UPSTREAM_NAMES.includes(name)) choiceOption(options, "upstream", UPSTREAM_NAMES);

@@ -1,6 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";
 import { type Options, optionFields, withoutDefaults } from "../../prompts/options.ts";
@@ -69,7 +70,7 @@ function requireOneSource(argument: string | undefined, file: string | null): vo
   if (argument === undefined && file === null)
     throw new ImgbatchError(
       "USAGE",
-      'Say what the image shows: imgbatch generate "a red fox". Or use --file.',
+      `Say what the image shows: ${programName()} generate "a red fox". Or use --file.`,
     );
   if (argument !== undefined && file !== null)
     throw new ImgbatchError("USAGE", "Give either a prompt or --file, not both.");

@@ -2,15 +2,16 @@ import { chmod, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { programWords, quoted, shellWord } from "../../kernel/command-line.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { fieldsOf } from "../../kernel/json.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { packageFile, readVersion } from "../../kernel/package-file.ts";
 import { findPreset, type Preset, priceOf, UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
-import { shellWord } from "../../runs/reports/run-report.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { choiceOption, flagOption } from "../options.ts";
+import { commandAgain } from "../output/next-step.ts";
 import { upstreamOption } from "./shared-options.ts";
 
 export const command: CommandDetails = {
@@ -36,12 +37,11 @@ export const command: CommandDetails = {
     "imgbatch init --template github",
     "imgbatch init --template agent",
   ],
-  exits: ["saving"],
+  exits: ["conflict", "saving"],
   run,
 };
 
 const CONFIG = "imgbatch.config.json";
-const SUBMIT = "imgbatch submit prompts.jsonl";
 
 /** `imgbatch init`: writes the files to start from, and prints the next commands to type. */
 async function run({
@@ -49,32 +49,40 @@ async function run({
   options,
   cwd,
   output,
+  typed,
 }: CommandContext): Promise<CommandResult> {
   const upstream = findPreset(choiceOption(options, "upstream", UPSTREAM_NAMES)) ?? null;
   const templates = Array.isArray(options.template) ? options.template.map(String) : ["starter"];
   const files = withUpstream(filesOf(templates), upstream);
   const dir = resolve(cwd, named);
   await requireDirectory(dir, named);
-  const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
+  const force = flagOption(options, "force");
+  if (upstream !== null && !force)
+    await requireUpstreamIn(dir, files, upstream.name, commandAgain(typed, "--force"));
+  const { written, kept } = await copyTemplates(dir, files, force);
   for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);
   const isOnly = (...names: string[]) => templates.every((name) => names.includes(name));
   // A pipeline names its upstream itself, and has the key as a secret.
   const inPipeline = isOnly("github", "gitlab") ? upstream : null;
   const program = dirname(packageFile("package.json"));
+  const start = programWords(dir).map(quoted).join(" ");
+  const submit = `${start} submit prompts.jsonl`;
   const next = isOnly("compose")
-    ? [...composeCommands(program), SUBMIT]
+    ? [...composeCommands(program), submit]
     : isOnly("kubernetes")
       ? kubernetesCommands(program)
       : isOnly("agent", "mcp")
-        ? ["imgbatch doctor"]
+        ? [`${start} doctor`]
         : inPipeline !== null
-          ? [`${SUBMIT} --upstream ${inPipeline.name} --dry-run`]
-          : [`${SUBMIT} --dry-run`, SUBMIT];
+          ? [`${submit} --upstream ${inPipeline.name} --dry-run`]
+          : [`${submit} --dry-run`, submit];
   const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
-  const secret =
-    inPipeline === null ? null : `give the pipeline your key as the secret ${inPipeline.keyVariable}`;
+  const { keyVariable = null } = upstream ?? {};
+  const secret = inPipeline === null ? null : `give the pipeline your key as the secret ${keyVariable}`;
+  // The variable of the key, or the program that must run.
+  const preparation = keyVariable === null ? upstream?.preparation : `export ${keyVariable}=<your key>`;
   const places = isOnly("kubernetes") ? PLACES : null;
-  const first = secret ?? places ?? (upstream === null ? null : preparationOf(upstream));
+  const first = secret ?? places ?? preparation ?? null;
   if (first !== null) output.note(`first: ${first}`);
   output.note("next:");
   for (const line of [...enter, ...next]) output.note(`  ${line}`);
@@ -120,9 +128,17 @@ function withUpstream(files: readonly TemplateFile[], upstream: Preset | null): 
   return [...others, { target: CONFIG, text: upstreamConfigText(upstream) }];
 }
 
-/** The step before the first run: the variable of the key, or the program that must run. */
-function preparationOf({ keyVariable, preparation }: Preset): string | null {
-  return keyVariable === null ? preparation : `export ${keyVariable}=<your key>`;
+/** Throws `FILE_EXISTS` if a pipeline or a configuration is here, and would be kept, that does not name the upstream. */
+async function requireUpstreamIn(dir: string, files: readonly TemplateFile[], name: string, replace: string) {
+  for (const { target } of files.filter((file) => "withUpstream" in file || file.target === CONFIG)) {
+    const text = await readFile(join(dir, target), "utf8").catch(() => null);
+    if (text === null || new RegExp(`[\\s="]${name}(?![\\w-])`).test(text)) continue;
+    const [, other] = /(?:--upstream[ =]|"preset": ")([\w-]+)/.exec(text) ?? [];
+    const whose = other === undefined ? "does not name" : `is for ${other}, not`;
+    const message = `${target} exists already and ${whose} ${name}. Nothing was written.`;
+    const advice = `change the upstream and its key in that file, or replace it: ${replace}`;
+    throw new ImgbatchError("FILE_EXISTS", message, { advice });
+  }
 }
 
 /** The files of the named templates, each once. */
@@ -156,7 +172,8 @@ async function copyTemplates(
     const path = join(dir, target);
     if (onlyBelow !== undefined && (await stat(join(dir, onlyBelow)).catch(() => null)) === null) continue;
     if ("change" in file) {
-      if (await saving(path, () => changeFile(path, file.change))) written.push(target);
+      if (await saving(path, () => changeFile(path, (before) => file.change(before, dir))))
+        written.push(target);
       continue;
     }
     const text = "text" in file ? file.text : await readTemplate(file);
@@ -212,7 +229,7 @@ const withLines = (lines: string) => (before: string) => {
 };
 
 /** Adds `imgbatch mcp` to the servers of an agent. Null if it is there already, or the text is not such a file. */
-function withMcpServer(before: string): string | null {
+function withMcpServer(before: string, dir: string): string | null {
   let file: unknown;
   try {
     file = JSON.parse(before || "{}");
@@ -222,8 +239,11 @@ function withMcpServer(before: string): string | null {
   const { mcpServers = {}, ...others } = fieldsOf(file) ?? {};
   const servers = fieldsOf(mcpServers);
   if (fieldsOf(file) === null || servers === null || "imgbatch" in servers) return null;
+  const [command, ...words] = programWords(dir);
+  // Nobody can answer npx. A name that is gone from here is not looked up in the registry, where anybody may own it.
+  const answer = command === "npx" ? [words[0] === "imgbatch" ? "--no" : "--yes"] : [];
   // Without --max-cost: the person who adds it agrees to the total.
-  const imgbatch = { command: "imgbatch", args: ["mcp"] };
+  const imgbatch = { command, args: [...answer, ...words, "mcp"] };
   return `${JSON.stringify({ ...others, mcpServers: { ...servers, imgbatch } }, null, 2)}\n`;
 }
 
@@ -243,7 +263,7 @@ type TemplateFile = {
   isExecutable?: true;
   /** Written only if this folder exists. */
   onlyBelow?: string;
-} & (PackagedFile | { text: string } | { change: (before: string) => string | null });
+} & (PackagedFile | { text: string } | { change: (before: string, dir: string) => string | null });
 
 const prompts: TemplateFile = { source: "prompts.jsonl", target: "prompts.jsonl" };
 const config: TemplateFile = { source: "imgbatch.config.json", target: "imgbatch.config.json" };

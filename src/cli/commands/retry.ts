@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { shellWord } from "../../kernel/command-line.ts";
 import { counted } from "../../kernel/text.ts";
 import { collectRun, type RunOutcome } from "../../runs/collect-run.ts";
 import { readResults } from "../../runs/directory/results.ts";
@@ -8,7 +9,6 @@ import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { type Asked, chooseModels, type RunModels, usedModels } from "../../runs/plan/choose-model.ts";
 import { openRetry, planRetry } from "../../runs/plan/retry.ts";
-import { shellWord } from "../../runs/reports/run-report.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
 import {
   askedIn,
@@ -27,7 +27,7 @@ import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
-import { rememberedUpstream, resolveTarget } from "../targets.ts";
+import { noRun, rememberedUpstream, resolveTarget } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
 import { describeDetached, withoutService } from "./submit.ts";
 
@@ -243,13 +243,7 @@ async function readRetryOptions(context: CommandContext) {
   const shownDir = context.arguments[0] ?? "";
   const target = await resolveTarget(shownDir, cwd);
   const { run } = target;
-  if (run === null) {
-    const why = "a service returns only the beginning of each prompt";
-    const message = shownDir.startsWith("imgbatch_")
-      ? `retry needs the output directory of the run, not the id ${JSON.stringify(shownDir)}: ${why}.`
-      : `There is no run directory ${shownDir}. retry needs the output directory of a run: ${why}.`;
-    throw new ImgbatchError("USAGE", message);
-  }
+  if (run === null) throw noRun(shownDir, cwd, "a service returns only the beginning of each prompt");
   return {
     dir: resolve(cwd, shownDir),
     shownDir,

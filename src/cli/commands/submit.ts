@@ -15,7 +15,7 @@ import {
   usedModels,
   usualReferences,
 } from "../../runs/plan/choose-model.ts";
-import { assignIds, type Chunk, type Plan, planRun } from "../../runs/plan/plan.ts";
+import { assignIds, type Chunk, type Plan, planRun, type RunRequest } from "../../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/prompt-files.ts";
 import { fitItems, settleItems } from "../../runs/plan/settle-items.ts";
 import { describeChanges } from "../../runs/plan/update.ts";
@@ -23,7 +23,7 @@ import { reportReplay, type StartedRun, type Submissions } from "../../runs/send
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { providersToExpect, withService } from "../connect/connect.ts";
+import { serviceToExpect, withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
@@ -88,9 +88,9 @@ async function run(context: CommandContext): Promise<CommandResult> {
       options: options.itemOptions,
     });
     if (kept.size > 0) context.output.note(keptNote([...kept]));
-    if (options.isExpanded) return describeExpanded(items, options.model, cwd);
-    const limited = { ...context, signal };
     const upstream = await chooseUpstream(context, options.dir);
+    if (options.isExpanded) return describeExpanded(context, options, items, upstream);
+    const limited = { ...context, signal };
     const isBegun = (await readRunState(options.dir)) !== null;
     const here = await runHere(limited, options, items, upstream);
     if (here !== null) return here;
@@ -109,14 +109,29 @@ async function run(context: CommandContext): Promise<CommandResult> {
   }
 }
 
-/** Returns the prompts as the lines of a prompt file without variables. */
-function describeExpanded(items: readonly PromptItem[], model: string | null, cwd: string): CommandResult {
-  const rows = assignIds(items, firstModel(items, model)).map((item) => toPromptLine(item, cwd));
+/** Returns the prompts as the lines of a prompt file without variables. No service is started or asked. */
+async function describeExpanded(
+  context: CommandContext,
+  { dir, isNew, model: named }: SubmitOptions,
+  items: readonly PromptItem[],
+  upstream: UpstreamChoice | null,
+): Promise<CommandResult> {
+  const earlier = isNew ? null : (await readRunState(dir))?.request?.model;
+  let model = firstModel(items, named, earlier);
+  // Only ids without one of their own depend on it.
+  if (model === null && items.some((item) => item.model !== undefined && item.customId === null)) {
+    model = await (await serviceToExpect(context, upstream)).firstModel();
+    if (model === null) context.output.note(NOT_ASKED);
+  }
+  const rows = assignIds(items, model).map((item) => toPromptLine(item, context.cwd));
   return {
     json: { prompts: rows },
     lines: rows.map((row) => JSON.stringify(row)),
   };
 }
+
+const NOT_ASKED =
+  "the service was not asked for its first model: prompts that name it will have ids without its name; --model names it here";
 
 const MOST_NAMES = 8;
 
@@ -136,17 +151,18 @@ async function runHere(
   upstream: UpstreamChoice | null,
 ): Promise<CommandResult | null> {
   const { dir, shownDir, keepZip, allowance } = options;
-  const { global, cwd, clock, signal, output } = context;
+  const { clock, signal, output } = context;
   const needsService = options.isNew || options.explicitKey !== null || options.detach || options.dryRun;
   if (needsService || !(await hasEnded(dir))) return null;
-  const providers = await providersToExpect(global, { upstream }, cwd);
+  const { providers } = await serviceToExpect(context, upstream);
   return withRunLock(dir, { clock, signal }, async () => {
     const state = await readRunState(dir);
     const { request = null } = state ?? {};
     if (state === null || request === null) return null;
     const name = options.name ?? request.task_name;
     const model = firstModel(items, options.model, request.model) ?? request.model;
-    const settled = settleItems(items, model);
+    const { default_qualities: qualities = {} } = request;
+    const settled = settleItems(items, model, (item) => qualities[item.model ?? model] ?? null);
     const planned = [false, true].map((shares) =>
       planOf({ ...options, name }, model, settled, { providers, shares }),
     );
@@ -189,13 +205,18 @@ async function submit(
   const wanted = { named: options.model, earlier: earlier?.request?.model };
   const models = await chooseModels(service.http, items, wanted, signal);
   const settled = fitItems(items, models, options.mimeType, options.itemOptions);
+  const defaultQualities = Object.fromEntries(
+    [models.first, ...items.map(models.of)].flatMap(({ id, options }) =>
+      options?.defaultQuality ? [[id, options.defaultQuality]] : [],
+    ),
+  );
   const { providers } = service;
   // The idempotency keys depend on the name, so a run keeps its name.
   const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
   const named = { ...options, name: options.name ?? defaultName };
   const shares = models.first.options !== null;
   const planFor = (how: { shares: boolean }) =>
-    planOf(named, models.first.id, settled, { providers, ...how });
+    planOf(named, models.first.id, settled, { providers, defaultQualities, ...how });
   const shared = planFor({ shares });
   // An earlier version may have split the run so that its keys are others.
   const isSplitSo = earlier === null || submittedBatches(earlier).length === shared.chunks.length;
@@ -253,11 +274,19 @@ function planOf(
   options: SubmitOptions,
   model: string,
   items: readonly PromptItem[],
-  { providers = [], shares }: { providers?: readonly ProviderIdentity[] | undefined; shares: boolean },
+  {
+    providers = [],
+    defaultQualities = {},
+    shares,
+  }: Pick<RunRequest, "defaultQualities"> & {
+    providers?: readonly ProviderIdentity[] | undefined;
+    shares: boolean;
+  },
 ): Plan {
   const { name, parentId, mimeType, metadata, limits } = options;
   const isReal = providers.some(({ type }) => type !== "procedural");
-  return planRun({ model, name, parentId, mimeType, metadata, items, isReal }, limits, shares);
+  const request = { model, name, parentId, mimeType, metadata, items, isReal, defaultQualities };
+  return planRun(request, limits, shares);
 }
 
 function imagesOf(chunks: readonly Chunk[]): number {

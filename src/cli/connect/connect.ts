@@ -2,8 +2,8 @@ import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { createServiceHttp } from "../../client/service-http.ts";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
-import { dataDirectoryOf } from "../../config/paths.ts";
-import type { PricedModel } from "../../config/with-presets.ts";
+import { dataDirectoryOf, type PricedModel } from "../../config/paths.ts";
+import type { Config } from "../../config/schema.ts";
 import { identityOf, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { named } from "../../contract/waiting.ts";
@@ -18,7 +18,13 @@ import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext, Output } from "../command.ts";
 import { type GlobalOptions, textOption, usdOption } from "../options.ts";
 import { readAll, type Terminal } from "../terminal.ts";
-import type { ConnectedService, ReachableService, ServiceConnection, ServiceNeeds } from "./connection.ts";
+import type {
+  ConnectedService,
+  ReachableService,
+  ServiceConnection,
+  ServiceNeeds,
+  UpstreamChoice,
+} from "./connection.ts";
 import { connectEmbedded } from "./embedded.ts";
 import { findRunning } from "./running-service.ts";
 
@@ -54,18 +60,25 @@ export async function openService(
 }
 
 /**
- * Returns the providers that `openService` would find, without starting or asking a named service, which has providers of its
- * own. Throws `USAGE` as `openService` does.
+ * Returns the providers that `openService` would find, and the first model of batches there, without starting or asking a
+ * service. A named service has providers of its own. The model is null where only a service knows it: a named one, or one
+ * of another process. Throws `USAGE` as `openService` does.
  */
-export async function providersToExpect(
-  global: GlobalOptions,
-  needs: Pick<ServiceNeeds, "upstream">,
-  cwd: string,
-): Promise<readonly ProviderIdentity[]> {
-  const { config, dataDirectory, baseUrl } = await settingsOf(global, needs, cwd);
+export async function serviceToExpect(
+  context: Pick<CommandContext, "global" | "options" | "cwd">,
+  upstream: UpstreamChoice | null,
+): Promise<{ providers: readonly ProviderIdentity[]; firstModel: () => Promise<string | null> }> {
+  const needs = { upstream, priced: pricedModel(context) };
+  const { config, dataDirectory, baseUrl } = await settingsOf(context.global, needs, context.cwd);
   const running = await findRunning(dataDirectory);
-  if (baseUrl !== null) return (running?.baseUrl === baseUrl ? running.providers : null) ?? [];
-  return running?.providers ?? config?.providers.map(identityOf) ?? [];
+  const own = baseUrl === null || running?.baseUrl === baseUrl ? running : null;
+  const providers = own?.providers ?? (baseUrl === null ? config?.providers.map(identityOf) : null) ?? [];
+  const firstModel = async () => {
+    if (baseUrl !== null || running !== null) return null;
+    const { configSchema, firstBatchModel } = await import("../../config/schema.ts");
+    return firstBatchModel(config ?? (configSchema.parse({}) as Config));
+  };
+  return { providers, firstModel };
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { PricedModel } from "../../config/with-presets.ts";
+import type { PricedModel } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
 import type { RunService } from "../../runs/directory/run-service.ts";
 

@@ -8,6 +8,7 @@ import {
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readStorageEnvironment, secretOf } from "../../environment.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { PRESETS } from "../../providers/catalogue/catalogue.ts";
 import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command.ts";
@@ -170,10 +171,8 @@ function drawingsNote({ output, needs }: Embedding, providers: readonly Provider
       output.warn("using recorded images, not a model, because the configuration has `replay`");
     if (type !== "procedural") return;
     // Other commands have no --upstream.
-    const advice = needs.upstream === null ? keyAdvice() : null;
-    output.warn(
-      `using the embedded service (procedural drawings, not a model); ${advice ?? "set IMGBATCH_BASE_URL for a real one"}`,
-    );
+    const advice = needs.upstream === null ? upstreamAdvice() : "set IMGBATCH_BASE_URL for a real one";
+    output.warn(`using the embedded service (procedural drawings, not a model); ${advice}`);
   };
 }
 
@@ -189,13 +188,13 @@ export function requireKeys({ providers }: Pick<Config, "providers">): void {
   throw new ImgbatchError("API_KEY_REQUIRED", message, { advice });
 }
 
-/** Returns how to get real images with a key that is in the environment; null when there is no well-known one. */
-function keyAdvice(): string | null {
-  for (const { name, keyVariable } of PRESETS) {
-    if (keyVariable !== null && secretOf(keyVariable) !== null)
-      return `${keyVariable} is set: add --upstream ${name} for real images`;
-  }
-  return null;
+/** Returns how to get real images: with a well-known key that is in the environment, else with that of the first preset. */
+function upstreamAdvice(): string {
+  const presets = PRESETS.filter(({ keyVariable }) => keyVariable !== null);
+  const ready = presets.find(({ keyVariable }) => keyVariable !== null && secretOf(keyVariable) !== null);
+  if (ready !== undefined) return `${ready.keyVariable} is set: add --upstream ${ready.name} for real images`;
+  const [first] = presets;
+  return `for real images set ${first?.keyVariable} to your key and add --upstream ${first?.name}, or another name (--help)`;
 }
 
 /**
@@ -208,7 +207,6 @@ function requireLocalStorage(config: Pick<Config, "storage"> | null): void {
   if (database === "sqlite" && blobs === "files" && databaseUrl === undefined) return;
   const where = databaseUrl === undefined ? "storage of the configuration" : "IMGBATCH_DATABASE_URL";
   const message = `The embedded service keeps its data in the data directory, and ${where} names another place.`;
-  const advice =
-    "start `imgbatch serve` there, and set IMGBATCH_BASE_URL and IMGBATCH_API_KEY for this command";
+  const advice = `start \`${programName()} serve\` there, and set IMGBATCH_BASE_URL and IMGBATCH_API_KEY for this command`;
   throw new ImgbatchError("INVALID_CONFIG", message, { advice });
 }

@@ -9,6 +9,7 @@ import { type StoragePlaces, storagePlaces } from "../../config/storage-places.t
 import { VENDOR_NAMES } from "../../config/vendors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment, readStorageEnvironment } from "../../environment.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { parseDuration } from "../../kernel/durations.ts";
 import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import { isDataDirectoryInUse } from "../../service/native-modules.ts";
@@ -38,7 +39,7 @@ export function serviceConfig(
  */
 function requireRecordable({ replay, providers }: Config): void {
   if (replay === null) {
-    const advice = "imgbatch exec --replay DIR --record -- COMMAND";
+    const advice = `${programName()} exec --replay DIR --record -- COMMAND`;
     throw new ImgbatchError("USAGE", "--record needs a directory to keep the images in.", { advice });
   }
   const entries = providers.map((entry) => (entry.type === "replay" ? entry.of : entry));

@@ -1,7 +1,8 @@
-import { isAbsolute, relative, resolve } from "node:path";
+import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Http } from "../../http/http.ts";
-import { realPathBelow } from "../../kernel/files.ts";
+import { programName } from "../../kernel/command-line.ts";
+import { liesInOne, realPathBelow } from "../../kernel/files.ts";
 import { hideApiKeys, hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { numberToMicros } from "../../kernel/money.ts";
 import type { CommandContext, CommandResult, Output } from "../command.ts";
@@ -119,7 +120,7 @@ export async function runLine(session: Session, line: Line, tell: (text: string)
 /** An agent does not wait: it looks again. It never pays for all images anew. */
 function forTools(next: string | null): string | null {
   if (next?.includes("--new")) return "ask the person, or choose another output";
-  return next?.replaceAll("imgbatch wait ", "imgbatch status ") ?? null;
+  return next?.replaceAll(`${programName()} wait `, `${programName()} status `) ?? null;
 }
 
 /** The images that a command has made without batches. */
@@ -146,7 +147,7 @@ function noting(connection: ServiceConnection, note: (text: string) => void): Se
   const noteDrawings = () => {
     if (isDrawing)
       note(
-        "these images are procedural drawings, not a model's: a person chooses one with `imgbatch mcp --upstream NAME`",
+        `these images are procedural drawings, not a model's: a person chooses one with \`${programName()} mcp --upstream NAME\``,
       );
   };
   return { ...connection, kind: "running", noteDrawings };
@@ -158,21 +159,14 @@ function noting(connection: ServiceConnection, note: (text: string) => void): Se
  */
 export async function pathBelow({ context: { cwd, hidden = [] } }: Session, path: string): Promise<string> {
   const real = path.includes("\0") ? null : await realPathBelow(cwd, resolve(cwd, path));
-  for (const directory of real === null ? [] : hidden)
-    if ((await realPathBelow(directory, real as string).catch(() => null)) !== null)
-      throw new ImgbatchError("OUTSIDE_ROOT", `${JSON.stringify(path)} belongs to imgbatch itself.`, {
-        advice: "use a directory of your own",
-      });
+  if (real !== null && (await liesInOne(hidden, real)))
+    throw new ImgbatchError("OUTSIDE_ROOT", `${JSON.stringify(path)} belongs to imgbatch itself.`, {
+      advice: "use a directory of your own",
+    });
   if (real !== null) return real;
   throw new ImgbatchError("OUTSIDE_ROOT", `${JSON.stringify(path)} leads out of ${cwd}.`, {
-    advice: `use a path below ${cwd}; a person chooses another one with \`imgbatch mcp --root DIR\``,
+    advice: `use a path below ${cwd}; a person chooses another one with \`${programName()} mcp --root DIR\``,
   });
-}
-
-/** The path of a file for messages: from the root on. */
-export function shownPath({ context: { cwd } }: Session, path: string): string {
-  const inside = relative(cwd, path);
-  return inside === "" || isAbsolute(inside) ? path : inside;
 }
 
 /** The document for an error: what `--json` prints, and the next step. */

@@ -1,12 +1,12 @@
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { join } from "node:path";
+import { isAbsolute, join, relative } from "node:path";
 import { z } from "zod";
 import { isSystemError } from "../../client/file-errors.ts";
 import { SIZE_TIERS } from "../../contract/image-formats.ts";
 import { imageStem } from "../../runs/directory/names.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
-import { type Line, pathBelow, type Session, shownPath } from "./call.ts";
+import { type Line, pathBelow, type Session } from "./call.ts";
 import { MOST_PREVIEWS } from "./previews.ts";
 
 export const previews = z
@@ -61,6 +61,12 @@ export async function submitLine(input: PromptFiles, session: Session, options: 
     },
     pays: output,
   };
+}
+
+/** The path of a file for messages: from the root on. */
+function shownPath({ context: { cwd } }: Session, path: string): string {
+  const inside = relative(cwd, path);
+  return inside === "" || isAbsolute(inside) ? path : inside;
 }
 
 /** Writes values as `--var` takes them. A list has values only: none of them names a file. */

@@ -7,9 +7,9 @@ import {
   isDatabaseDamage,
   SERVICE_ERRORS,
 } from "../../contract/errors.ts";
+import { shellWord } from "../../kernel/command-line.ts";
 import { hideApiKeys, safeJson, safeLine, safeResultLine } from "../../kernel/hide-keys.ts";
 import { packageFile } from "../../kernel/package-file.ts";
-import { shellWord } from "../../runs/reports/run-report.ts";
 import type { CommandResult } from "../command.ts";
 import { mayColor, type Terminal } from "../terminal.ts";
 import { adviceFor, NOTHING_TYPED, type Typed } from "./next-step.ts";

@@ -3,9 +3,9 @@ import type { Batch } from "../../client/answers.ts";
 import { type ErrorCode, type ExitName, errorEntry, type ImgbatchError } from "../../contract/errors.ts";
 import { isWaitingCode, type WaitingCode } from "../../contract/waiting.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";
+import { programName, quoted, shellWord } from "../../kernel/command-line.ts";
 import { isLacking, lastRound } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
-import { quoted, shellWord } from "../../runs/reports/run-report.ts";
 import type { GlobalOptions } from "../options.ts";
 
 /** The parts of the command line that an advice can repeat. */
@@ -44,10 +44,10 @@ const again: Advice = ({ resumes }) =>
   resumes
     ? "run the same command again: it continues where it stopped, and nothing is paid twice"
     : "run the same command again";
-const key: Advice = ({ where }) =>
-  `give a key in IMGBATCH_API_KEY or with --api-key-file, and check --base-url; to check both: ${nextCommand(where, "doctor")}`;
-const allowed: Advice = ({ where }) =>
-  `ask the operator of the service to allow it for this key; what the key may use: ${nextCommand(where, "models")}`;
+const key: Advice = (typed) =>
+  `give a key in IMGBATCH_API_KEY or with --api-key-file, and check --base-url, then ${textOf(again, typed)}; to check both: ${nextCommand(typed.where, "doctor")}`;
+const allowed: Advice = (typed) =>
+  `ask the operator of the service to allow it for this key, then ${textOf(again, typed)}; what the key may use: ${nextCommand(typed.where, "models")}`;
 const listed: Advice = (typed) => {
   const { path, where } = typed;
   return path === "submit"
@@ -96,9 +96,10 @@ const REMEDIES: Readonly<Record<WaitingCode, string>> = {
 
 /** The advice for each error code. */
 const ADVICE: Partial<Record<ErrorCode, Advice>> = {
-  USAGE: ({ path }) => `imgbatch ${path === "" ? "" : `${path} `}--help`,
+  USAGE: ({ path }) => `${programName()} ${path === "" ? "" : `${path} `}--help`,
   INVALID_INPUT: "fix the lines above and run the same command again",
-  INVALID_CONFIG: "fix the file, then run the same command again; `imgbatch schema config` prints every key",
+  INVALID_CONFIG: () =>
+    `fix the file, then run the same command again; \`${programName()} schema config\` prints every key`,
   NETWORK: (typed) => `${textOf(again, typed)}; ${toFindTheCause(typed)}`,
   BAD_RESPONSE: "check --base-url; if it is right, run the same command again",
   TIMEOUT: (typed) => `${about(typed, "wait")} (or the same command again)`,
@@ -358,7 +359,7 @@ export function nextCommand(where: Whereabouts, ...words: readonly (string | Fla
     ...given({ flag: "--data" }, data),
     ...given({ flag: "--config" }, config),
   ];
-  return ["imgbatch", ...words, ...options].map(commandWord).join(" ");
+  return [programName(), ...[...words, ...options].map(commandWord)].join(" ");
 }
 
 /** Writes a typed command line again, with a flag, or with another value of an option. Words behind `--` are no options. */
@@ -373,7 +374,7 @@ export function commandAgain(typed: readonly string[], flag: Flag["flag"], value
     ...(value === undefined ? [] : [value]),
     ...(end < 0 ? [] : typed.slice(end)),
   ];
-  return ["imgbatch", ...words].map(quoted).join(" ");
+  return [programName(), ...words.map(quoted)].join(" ");
 }
 
 /** A lone `-` is standard input. */

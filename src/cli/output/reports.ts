@@ -4,6 +4,7 @@ import { isAbsolute, join, relative, resolve, sep } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readActionsEnvironment, readRepositoryRoot } from "../../environment.ts";
+import { programName, shellWord } from "../../kernel/command-line.ts";
 import { nearestExisting } from "../../kernel/files.ts";
 import type { Cost } from "../../kernel/money.ts";
 import { openPath } from "../../processes/programs.ts";
@@ -11,7 +12,7 @@ import { readRunInput } from "../../runs/directory/input.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { GALLERY_FILE, type MakeThumbnail } from "../../runs/reports/gallery.ts";
-import { buildReport, type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
+import { buildReport, type EndedImage } from "../../runs/reports/run-report.ts";
 import { writeReports } from "../../runs/reports/write-reports.ts";
 import { repairsOf, stands } from "../../runs/standing.ts";
 import type { CommandContext } from "../command.ts";
@@ -96,7 +97,9 @@ export function fetchAgain(
   const isHere = first?.kind === "retryHere";
   if (first === undefined || (lines.some((line) => stands(line, "failed", "refused")) && !isHere)) return {};
   const retry = `retry --include-lost${isHere ? " --here" : ""}`;
-  return { retryCommand: `imgbatch ${first.kind === "fetch" ? "download" : retry} ${shellWord(shownDir)}` };
+  return {
+    retryCommand: `${programName()} ${first.kind === "fetch" ? "download" : retry} ${shellWord(shownDir)}`,
+  };
 }
 
 /** Loads the image library, which is large, only for a page that is written. Null if it does not load. */

@@ -2,6 +2,7 @@ import { Text } from "ink";
 import { memo } from "react";
 import stringWidth from "string-width";
 import type { Batch } from "../../client/answers.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { layoutOf, nameOf, progressOf, statusOf, visibleBatches } from "../lists.ts";
 import type { DashboardState } from "../state.ts";
@@ -66,7 +67,7 @@ const BatchLine = memo(function BatchLine({ row, isSelected, nowMs, columns, lon
 
 function emptyLines({ batches, view, service, size }: DashboardState): string[] {
   if (batches.size > 0) return [`  No batch matches “${view.filter}” (esc clears the filter).`];
-  const command = service?.submitCommand ?? "imgbatch submit prompts.jsonl";
+  const command = service?.submitCommand ?? `${programName()} submit prompts.jsonl`;
   const [intro, whole] = ["  No batches yet. In another terminal:", `    ${command}`];
   // A shell joins the lines again.
   const isLong = stringWidth(whole) > size.columns;

@@ -9,6 +9,7 @@ import {
   type GroupEntry,
   identityOf,
   imagePriceUsd,
+  isPaid,
   type ModelEntry,
   misfit,
   type Needs,
@@ -82,7 +83,11 @@ export async function newBatch(
     taskName: taskName ?? generatedTaskName(nowMs),
     model: model.id,
     provider: offer.provider.name,
-    price: payer.isPlay ? { ...price, isPlay: true as const } : price,
+    price: {
+      ...price,
+      ...(payer.isPlay && { isPlay: true as const }),
+      ...(!isPaid(offer.provider) && { isFree: true as const }),
+    },
     createdAtMs: nowMs,
     submittedAtMs: nowMs,
     upstream: identityOf(offer.provider),
@@ -328,12 +333,13 @@ export async function costOf(read: Repositories, batch: BatchRecord): Promise<nu
 
 /** Returns what a provider must take that makes all items of a batch. */
 export async function needsOf(read: Repositories, batchId: string): Promise<Needs> {
-  const references = await read.references.mostOfSource(batchId);
+  const { references, hasMask } = await read.references.mostOfSource(batchId);
   const shapes = await read.items.shapes(batchId);
   const all = shapes.length === 0 ? [PLAIN] : shapes;
   const ratios = all.map(({ ratio }) => ratio ?? PLAIN.ratio);
-  const options = [...new Set(shapes.flatMap((shape) => shape.options))];
-  return { references, ratios, tiers: all.map(({ tier }) => tier ?? PLAIN.tier), options };
+  const options = new Set<Carried>(shapes.flatMap((shape) => shape.options));
+  if (hasMask) options.add("mask");
+  return { references, ratios, tiers: all.map(({ tier }) => tier ?? PLAIN.tier), options: [...options] };
 }
 
 /** The fields of a batch that has just been made. */

@@ -1,4 +1,3 @@
-import type { ImageMimeType, SizePx } from "../../contract/image-formats.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
 import {
   type GeneratedImages,
@@ -53,37 +52,4 @@ export async function readOutput(
     }
   }
   return made;
-}
-
-/** Real time answers with all images at once, so they must fit into the memory of an answer. */
-const MAX_IN_MEMORY_BYTES = 64 * 2 ** 20;
-
-/** Reads large images into memory. Throws `ProviderError` when they are too large together. */
-export function inMemory(images: readonly MadeImage[]): Promise<MadeImage<Buffer>[]> {
-  if (images.reduce((sum, { image }) => sum + image.length, 0) > MAX_IN_MEMORY_BYTES) {
-    const message = "The images of one answer are more than 64 MiB together. A batch takes them.";
-    throw new ProviderError("INVALID_IMAGE_OUTPUT", message);
-  }
-  return Promise.all(
-    images.map(async ({ image, facts }) => {
-      return { image: Buffer.isBuffer(image) ? image : await image.read(), facts };
-    }),
-  );
-}
-
-/** Returns a note for each difference between the first image and what was asked for. */
-export function differences(
-  images: readonly MadeImage[],
-  asked: { mimeType: ImageMimeType; size: SizePx },
-): string[] {
-  const facts = images[0]?.facts;
-  if (!facts) return [];
-  const { mimeType, widthPx, heightPx } = facts;
-  const { size } = asked;
-  const notes: string[] = [];
-  if (mimeType !== asked.mimeType) notes.push(`asked for ${asked.mimeType}, the upstream sent ${mimeType}`);
-  if (widthPx !== size.widthPx || heightPx !== size.heightPx) {
-    notes.push(`asked for ${size.widthPx}x${size.heightPx} pixels, the upstream sent ${widthPx}x${heightPx}`);
-  }
-  return notes;
 }

@@ -25,6 +25,7 @@ import {
   type BatchError,
   type BatchRecord,
   type ItemTerms,
+  MASK_ORDINAL,
   type NewReference,
 } from "../records.ts";
 
@@ -198,7 +199,8 @@ async function storeImages(
   const problem = refusalOf(deps, batch, content);
   if (problem !== null) return { error: invalidLine(problem) };
   const references: NewReference[] = [];
-  for (const [ordinal, image] of content.images.entries()) {
+  const masks = content.mask ? ([[MASK_ORDINAL, content.mask]] as const) : [];
+  for (const [ordinal, image] of [...masks, ...content.images.entries()]) {
     const { sha256, mimeType } = image;
     const blobKey = `${inputsPrefix(batch.id)}${sha256}`;
     try {

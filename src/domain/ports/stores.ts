@@ -132,14 +132,14 @@ interface OutputRepository {
 
 interface ReferenceRepository {
   insertMany(batchId: string, references: readonly NewReference[]): Promise<void>;
-  /** The references of an item of the request (`sourceIndex`), in their order. */
+  /** The mask of an item of the request (`sourceIndex`), if it has one, and its references in their order. */
   ofSource(batchId: string, sourceIndex: number): Promise<ReferenceRecord[]>;
-  /** The same of several items of the request. */
+  /** The references of several items of the request, without masks. */
   ofSources(batchId: string, sourceIndexes: readonly number[]): Promise<NewReference[]>;
   /** How many references each item of the request (`sourceIndex`) has; those without any are left out. */
   countBySource(batchId: string): Promise<ReadonlyMap<number, number>>;
-  /** How many references the item with the most of them has; 0 in a batch without references. */
-  mostOfSource(batchId: string): Promise<number>;
+  /** How many references the item with the most of them has (0 in a batch without references), and whether any has a mask. */
+  mostOfSource(batchId: string): Promise<{ references: number; hasMask: boolean }>;
 }
 
 interface IdempotencyRepository {

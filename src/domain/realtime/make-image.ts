@@ -7,7 +7,7 @@ import { linkSignals, unlessAborted } from "../../kernel/signals.ts";
 import type { Call } from "../health/calls.ts";
 import type { ProviderHealth } from "../health/provider-health.ts";
 import { WAITING_CODE_OF, waitingFor } from "../health/waiting.ts";
-import { inMemory, type MadeImage, readOutput } from "../images/output-images.ts";
+import { type MadeImage, readOutput } from "../images/output-images.ts";
 import { identityOf, isPaid, type Offer } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import {
@@ -293,6 +293,22 @@ async function ask(
   const modelVersion = output.modelVersion ?? executedModel;
   const made = { images, modelVersion, refusal: null, executed: executedModel, provider: provider.name };
   return { made, call: { images: images.length, isError: false, usage: output.usage ?? null } };
+}
+
+/** Real time answers with all images at once, so they must fit into the memory of an answer. */
+const MAX_IN_MEMORY_BYTES = 64 * 2 ** 20;
+
+/** Reads large images into memory. Throws `ProviderError` when they are too large together. */
+function inMemory(images: readonly MadeImage[]): Promise<MadeImage<Buffer>[]> {
+  if (images.reduce((sum, { image }) => sum + image.length, 0) > MAX_IN_MEMORY_BYTES) {
+    const message = "The images of one answer are more than 64 MiB together. A batch takes them.";
+    throw new ProviderError("INVALID_IMAGE_OUTPUT", message);
+  }
+  return Promise.all(
+    images.map(async ({ image, facts }) => {
+      return { image: Buffer.isBuffer(image) ? image : await image.read(), facts };
+    }),
+  );
 }
 
 function taskOf(trail: Trail, provider: ItemProvider): TaskMemory {

@@ -38,7 +38,12 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
   const lineOf = ({ key, request }: JobItem) => {
     refuseStoredReferences(request);
     const images = request.references.map((image) => ({ image_url: dataUrlOf(image) }));
-    const body = { ...imageFields(rules, request), ...(images.length > 0 && { images }) };
+    const mask = request.mask && { image_url: dataUrlOf(request.mask) };
+    const body = {
+      ...imageFields(rules, request),
+      ...(images.length > 0 && { images }),
+      ...(mask && { mask }),
+    };
     return { custom_id: key, method: "POST", url: images.length > 0 ? EDITS : GENERATIONS, body };
   };
   return {
@@ -47,7 +52,7 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
       maxReferences: MAX_REFERENCES,
       ratios: "any",
       tiers: "any",
-      options: ["quality", "background"],
+      options: ["quality", "background", "mask"],
     },
     // All requests of a job have one address.
     splitsReferences: true,

@@ -69,13 +69,6 @@ export function drawingData(path: string): Drawing["data"] {
   return Object.fromEntries([...found].map(([, key = "", value = ""]) => [key, value]));
 }
 
-/** Returns the drawing of a file, such as `motifs/fox`. */
-export function drawing(path: string): Drawing {
-  const [first] = tilesOf(path);
-  if (first === undefined) throw new Error(`${path}.svg has no shapes`);
-  return first;
-}
-
 /**
  * Returns the tiles of a file: its groups whose ids begin with `tile-`, or the whole drawing if there are none. A file is
  * parsed once.

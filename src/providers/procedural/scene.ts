@@ -1,5 +1,5 @@
 import { type Hex, mix } from "./color.ts";
-import { type Coat, type Drawing, drawing, type Ink, paint, tilesOf } from "./drawing.ts";
+import { type Coat, type Drawing, type Ink, paint, tilesOf } from "./drawing.ts";
 import { type Palette, patternColors } from "./palette.ts";
 import type { Plan, Subject } from "./plan.ts";
 import type { Random } from "./random.ts";
@@ -109,6 +109,13 @@ function drawSurface(scene: Scene, { draw, as, to, at = 0 }: Layer, random: Rand
   // Where one drawing is not enough, its mirror image follows.
   for (let i = -Math.ceil(middle / wide - 0.5); (i - 0.5) * wide + middle < w; i++)
     put(scene, file, { x: middle + i * wide, y, scale, flip: (i % 2 !== 0) !== isTurned });
+}
+
+/** Returns the drawing of a file, such as `motifs/fox`. */
+function drawing(path: string): Drawing {
+  const [first] = tilesOf(path);
+  if (first === undefined) throw new Error(`${path}.svg has no shapes`);
+  return first;
 }
 
 /** Draws things that stand on the ground or hang in the sky, the far ones first and paler. */

@@ -2,10 +2,12 @@ import { constants, existsSync } from "node:fs";
 import { lstat, open, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
+import { IN_REPLAY_DIRECTORY } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS, IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { type ImageInspector, InvalidImageError } from "../../domain/ports/image-inspector.ts";
 import { type GeneratedImages, type ImageRequest, ProviderError } from "../../domain/ports/image-provider.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { isPartialFile, makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { safeJson } from "../../kernel/hide-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
@@ -125,7 +127,7 @@ export class Recordings {
       const isMissing = systemCodeOf(error) === "ENOENT";
       const why = isMissing ? "there is no such directory" : (error as Error).message;
       const advice = isMissing
-        ? "make it from real images: imgbatch exec --replay DIR --record --upstream NAME --max-cost USD -- COMMAND"
+        ? `make it from real images: ${programName()} exec --replay DIR --record --upstream NAME --max-cost USD -- COMMAND`
         : "name a directory of your own";
       throw new ImgbatchError("INVALID_CONFIG", `replay: ${directory}: ${why}`, { advice });
     }
@@ -213,7 +215,7 @@ export class Recordings {
     const text = JSON.stringify(truncateCodePoints(prompt, 200, "…"));
     const differs = await this.#nearest(words, stem).catch(() => null);
     const near = differs === null ? "" : ` A recording of this prompt differs in ${differs}.`;
-    const message = `There is no recording of ${text} with ${model} (${facts.join(", ")}): ${stem}.json is missing in the replay directory.${near} Run imgbatch exec --replay DIR --record to ask the upstream for it.`;
+    const message = `There is no recording of ${text} with ${model} (${facts.join(", ")}): ${stem}.json is missing ${IN_REPLAY_DIRECTORY}.${near} Run ${programName()} exec --replay DIR --record to ask the upstream for it.`;
     return new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
   }
 
@@ -269,7 +271,7 @@ async function read(directory: string, name: string, maxBytes: number): Promise<
 }
 
 function unusable(name: string, why: string): ProviderError {
-  const message = `${name} in the replay directory ${why}. Nothing was paid. Restore it, or delete it and record it again.`;
+  const message = `${name} ${IN_REPLAY_DIRECTORY} ${why}. Nothing was paid. Restore it, or delete it and record it again.`;
   return new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
 }
 

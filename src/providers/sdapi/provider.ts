@@ -6,6 +6,7 @@ import {
   ProviderError,
   type ReferenceImage,
 } from "../../domain/ports/image-provider.ts";
+import { isObject } from "../../kernel/json.ts";
 import { joinTurns, truncateCodePoints } from "../../kernel/text.ts";
 import { type AdapterDeps, refuseStoredReferences, type UpstreamAdapter } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
@@ -146,10 +147,6 @@ async function paintedMask(mask: ReferenceImage): Promise<Buffer> {
     }
     return image.extractChannel("alpha").negate().png().toBuffer();
   });
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function multipleOf8(px: number): number {

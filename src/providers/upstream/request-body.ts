@@ -82,17 +82,6 @@ interface FormFile {
   content: ReferenceImage | RequestBody;
 }
 
-/** A body of these bytes. */
-export function bytesBody(contentType: string, bytes: Buffer): RequestBody {
-  return {
-    contentType,
-    length: async () => bytes.length,
-    open: async function* () {
-      yield bytes;
-    },
-  };
-}
-
 /** Writes `multipart/form-data` (RFC 7578): the fields, then the files. */
 export function formBody(fields: Readonly<Record<string, string>>, files: readonly FormFile[]): RequestBody {
   const boundary = `imgbatch-${randomUUID()}`;

@@ -194,16 +194,6 @@ export async function isIntact(dir: string, file: ResultFile): Promise<boolean> 
   return (await hashFile(join(dir, file.path))) === file.sha256;
 }
 
-/** Whether every file of a result is on disk, unchanged. */
-export async function isWholeResult(
-  dir: string,
-  line: { readonly files: readonly ResultFile[] },
-): Promise<boolean> {
-  if (line.files.length === 0) return false;
-  for (const file of line.files) if (!(await isIntact(dir, file))) return false;
-  return true;
-}
-
 /** Whether a path is a name directly below `images/`. Other paths are not used, since a results file can be edited. */
 export function isImagePath(path: unknown): boolean {
   return (

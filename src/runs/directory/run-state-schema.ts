@@ -65,6 +65,8 @@ const submittedRequestSchema = z.looseObject({
   metadata: z.record(z.string(), z.string()).nullable(),
   /** Set if an upstream of the embedded service makes the images, which it draws otherwise. */
   images: z.literal("real").optional(),
+  /** The default quality of each model that has one: a prompt that names it asks for nothing else. */
+  default_qualities: z.record(z.string(), z.string()).optional(),
 });
 
 const runStateFields = z.looseObject({

@@ -6,6 +6,7 @@ import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { writeFileDurably } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { microsToNumber } from "../../kernel/money.ts";
@@ -129,14 +130,14 @@ export function recordBatch(entry: RunBatch, batch: Batch): void {
 }
 
 /** Without its run state, no file of the directory is known to be the run's. The service still has the batches. */
-const WITHOUT_RUN_STATE =
-  "`imgbatch list` has the batches of this key; `imgbatch download <id> --output <another directory>` gets their images, and pays nothing";
+const withoutRunState = () =>
+  `\`${programName()} list\` has the batches of this key; \`${programName()} download <id> --output <another directory>\` gets their images, and pays nothing`;
 
 /**
  * Reads the run state of a directory; null when it has none. Throws `DIRECTORY_CONFLICT`, with `advice`, for one that
  * cannot be read as a run state.
  */
-export async function readRunState(dir: string, advice = WITHOUT_RUN_STATE): Promise<RunState | null> {
+export async function readRunState(dir: string, advice = withoutRunState()): Promise<RunState | null> {
   const path = join(dir, RUN_STATE_FILE);
   let data: Buffer;
   try {

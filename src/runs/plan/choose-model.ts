@@ -3,9 +3,8 @@ import { listRealtimeModels, type RealtimeModel } from "../../client/realtime.ts
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { referenceLimitByName } from "../../contract/limits.ts";
 import type { Http } from "../../http/http.ts";
-import { type Options, optionFields, withoutDefaults } from "../../prompts/options.ts";
-import { Problems } from "../../prompts/problems.ts";
-import type { PromptItem } from "./prompt-files.ts";
+import { programName } from "../../kernel/command-line.ts";
+import type { Options } from "../../prompts/options.ts";
 
 const USUAL_SIZE = "1K";
 
@@ -183,7 +182,7 @@ const USUAL_REFERENCES = 3;
 export function usualReferences(wanted: string | null): { max: number; who: string } {
   const max = wanted === null ? 0 : referenceLimitByName(wanted);
   if (max > 0) return { max, who: `${wanted} usually takes` };
-  return { max: USUAL_REFERENCES, who: "many models (`imgbatch models` lists yours) take" };
+  return { max: USUAL_REFERENCES, who: `many models (\`${programName()} models\` lists yours) take` };
 }
 
 /** The demands on the model. */
@@ -234,24 +233,6 @@ function requireFits(model: RealtimeModel, { options, inputImages }: Wish): void
   if (model.maxInputImages === null || inputImages <= model.maxInputImages) return;
   const message = `${model.id} takes at most ${model.maxInputImages} input images, not ${inputImages}.`;
   throw new ImgbatchError("USAGE", message, { param: "--image" });
-}
-
-/** Throws `INVALID_INPUT` naming every line that asks for what real time, or the model, does not make. */
-export function requireRealtimeFits(items: readonly PromptItem[], model: ChosenRealtimeModel): void {
-  const problems = new Problems();
-  for (const { fileLine, aspectRatio, size, ...item } of items) {
-    const others = { model: item.model, ...optionFields(withoutDefaults(item)) };
-    for (const [field, value] of Object.entries(others))
-      if (value !== undefined && value !== model.id && field !== "seed")
-        problems.add(fileLine, field, BATCHES_ONLY);
-    const check = (field: string, value: string | undefined, known: readonly string[] | null) => {
-      if (value === undefined || known === null || known.includes(value)) return;
-      problems.add(fileLine, field, `${value}: ${model.id} makes ${known.join(", ")}`);
-    };
-    check("aspect_ratio", aspectRatio, model.aspectRatios);
-    check("size", size, model.imageSizes);
-  }
-  problems.throwIfAny();
 }
 
 /** The native protocol has no words for these options. */

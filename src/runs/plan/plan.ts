@@ -23,6 +23,8 @@ export interface RunRequest {
   provider?: string;
   /** The embedded service makes the images with an upstream: an earlier run with drawings is then another one. */
   isReal?: boolean;
+  /** The default quality of each model that has one. It decides no image: items do not name it any more. */
+  defaultQualities?: Record<string, string>;
 }
 
 export interface PlannedItem extends PromptItem {

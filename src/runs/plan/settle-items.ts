@@ -1,5 +1,6 @@
 import type { TakenOptions } from "../../client/models.ts";
 import type { ImageMimeType } from "../../contract/image-formats.ts";
+import { programName, shellWord } from "../../kernel/command-line.ts";
 import { counted } from "../../kernel/text.ts";
 import {
   type ModelTakes,
@@ -11,7 +12,6 @@ import {
   withoutDefaults,
 } from "../../prompts/options.ts";
 import { Problems } from "../../prompts/problems.ts";
-import { shellWord } from "../reports/run-report.ts";
 import type { RunModels } from "./choose-model.ts";
 import { type PromptItem, STDIN } from "./prompt-files.ts";
 
@@ -87,7 +87,7 @@ export function fitItems(
     const also = lines === 1 ? "" : ` (also on ${counted(lines - 1, "other line")})`;
     const file = item.fileLine.file === "<stdin>" ? STDIN : shellWord(item.fileLine.file);
     const way = REALTIME.includes(field)
-      ? `\`imgbatch generate --file ${file}\` makes these images, one request each, at the real-time price`
+      ? `\`${programName()} generate --file ${file}\` makes these images, one request each, at the real-time price`
       : "leave it out, or use the embedded service";
     problems.add(item.fileLine, field, `this service makes batches without such options${also}; ${way}`);
   }

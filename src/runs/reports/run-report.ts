@@ -1,4 +1,5 @@
 import { isTerminal } from "../../contract/statuses.ts";
+import { programName, shellWord } from "../../kernel/command-line.ts";
 import { hideUsedKeys } from "../../kernel/hide-keys.ts";
 import { type Cost, numberToMicros, sumCosts } from "../../kernel/money.ts";
 import { formatSize, truncateCodePoints } from "../../kernel/text.ts";
@@ -115,7 +116,8 @@ const LEAST_PROMPT_CHARS = 200;
 /** Builds the report of a run. An image counts as failed when it has no file here. */
 export function buildReport(facts: ReportFacts): RunReport {
   const { directory, state: runState, lines, input } = facts;
-  const { retryCommand = `imgbatch retry ${shellWord(directory)}`, fromRoot = (path) => path } = facts;
+  const { retryCommand = `${programName()} retry ${shellWord(directory)}`, fromRoot = (path) => path } =
+    facts;
   const promptChars = Math.max(LEAST_PROMPT_CHARS, Math.floor(PROMPT_CHARS / lines.length));
   const cost = facts.cost ?? costOf(runState);
   const sameOf = (values: (string | null | undefined)[]) => {
@@ -212,19 +214,6 @@ function costOf({ batches }: RunState): Cost | null {
       return { micros: isKnown ? numberToMicros(actual_cost) : null, isPlay: play_money };
     }),
   );
-}
-
-/**
- * A name that a POSIX shell reads back as it is. A path that begins with `-` gets `./`, so that no command takes it for
- * an option.
- */
-export function shellWord(name: string): string {
-  return quoted(name.startsWith("-") ? `./${name}` : name);
-}
-
-/** A word that a POSIX shell reads back as it is. */
-export function quoted(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 /** `images/a%20b.png`: a link from the directory of the run to one of its files. */

@@ -265,7 +265,7 @@ export const imageOperations: readonly Operation[] = [
         const batch = await findBatch(stores, caller, request.params.id);
         const item = await findItem(stores, batch, request.params.custom_id);
         const index = Number(request.params.index);
-        const found = (await stores.read.references.ofSource(batch.id, item.sourceIndex))[index];
+        const found = (await stores.read.references.ofSources(batch.id, [item.sourceIndex]))[index];
         if (found?.blobKey == null || found.sha256 === null) {
           throw new ImgbatchError("BATCH_IMAGE_ITEM_NOT_FOUND", "The item has no such reference image here.");
         }

@@ -9,6 +9,7 @@ import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { isObject } from "../../kernel/json.ts";
 import { formatBytes, isLongerThan } from "../../kernel/text.ts";
 import { ImageExtraction, type ImageTexts } from "../request-body/image-extraction.ts";
 import type { BodyFormat } from "../request-body/json-value.ts";
@@ -92,9 +93,6 @@ class LineInput {
     return this.#extraction.discard();
   }
 }
-
-export const isObject = (value: unknown): value is object =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** The reader speaks of the body of a request. */
 const lineWords = (message: string) => message.replace("The body", "The line");

@@ -29,6 +29,7 @@ import {
 } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
+import { isObject } from "../../kernel/json.ts";
 import { formatBytes, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
 import { invalidArgument, parseArgument } from "../http/errors.ts";
 
@@ -311,9 +312,6 @@ function listOf(holder: unknown, name: string): readonly unknown[] {
   const list = fieldOf(holder, name);
   return Array.isArray(list) ? list : [];
 }
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const fieldOf = (holder: unknown, name: string) =>
   (holder as Record<string, unknown> | null | undefined)?.[name];

@@ -12,13 +12,13 @@ import type { LineText } from "../../domain/jobs/create-job.ts";
 import type { LineReader } from "../../domain/jobs/take-in.ts";
 import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
 import type { BatchRecord } from "../../domain/records.ts";
-import { fieldsOf } from "../../kernel/json.ts";
+import { fieldsOf, isObject } from "../../kernel/json.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { sendBytes } from "../http/downloads.ts";
 import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
 import { pageSizeOf, pagingBy } from "../http/query.ts";
-import { isObject, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
+import { type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
 import {
   hasResults,
   type ItemResult,

@@ -14,11 +14,12 @@ import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Repositories, Transaction } from "../../domain/ports/stores.ts";
 import type { BatchError, BatchRecord } from "../../domain/records.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { isObject } from "../../kernel/json.ts";
 import type { ApiDeps } from "../deps.ts";
 import { headerKey } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
 import { invalidQuery, listBody, pageLimit, queryText } from "../http/query.ts";
-import { isObject, jsonLines, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
+import { jsonLines, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
 import { hasResults, type ItemResult, type JobProgress, withImages } from "../jobs/results.ts";
 import {
   JOB_ERRORS,
@@ -319,7 +320,6 @@ function formatOf(rules: LineRules, job: JobOfLines): LineFormat {
           `must be the same in all lines: ${modelName ?? "absent"}, as in the first one`,
         );
       }
-      if (request.mask !== null) throw invalidArgument("mask", "is not supported in a batch");
       const asked = await checkFields(rules, { model, imageLimit: MAX_INPUT_IMAGES, facts }, request);
       const { content, count, isByUrl, isStream } = asked;
       if (count !== 1) throw invalidArgument("body.n", "must be 1 in a batch: write a line for each image");

@@ -30,6 +30,7 @@ import {
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
 import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
 import { dataUrlHead } from "../../kernel/base64.ts";
+import { isObject } from "../../kernel/json.ts";
 import { formatBytes, isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";
@@ -268,8 +269,7 @@ export async function readJson(
 
 /** Throws `REALTIME_INVALID_ARGUMENT`. */
 function parse<T>(schema: z.ZodType<T>, value: unknown): T {
-  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
-  return parseArgument(schema, isObject ? withValues(value) : value);
+  return parseArgument(schema, isObject(value) ? withValues(value) : value);
 }
 
 /** Leaves out fields that are null or empty, and reads a number or a truth value that came as text. */

@@ -2,6 +2,7 @@ import type { BlobsPlace, StoragePlaces } from "../../config/storage-places.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { type BlobStore, StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { systemCodeOf } from "../../kernel/system-errors.ts";
 
 /** The object that names the database of a bucket. Another database would remove everything here that it does not know. */
@@ -136,7 +137,8 @@ function notOurs(place: Bucket, own: string, owner: string | null): ImgbatchErro
       ? `${name} does not hold the data of this database.`
       : `${name} belongs to another database: the service would remove its files.`;
   const key = prefix === "" ? OWNER : `${prefix}/${OWNER}`;
-  const hint = owner === null && own.startsWith("sqlite") ? ", or move there: imgbatch admin move" : "";
+  const hint =
+    owner === null && own.startsWith("sqlite") ? `, or move there: ${programName()} admin move` : "";
   const advice = `name the place of this database${hint}; to give ${name} to it: echo ${own} | aws s3 cp - s3://${bucket}/${key}${atEndpoint(endpoint)}`;
   return new ImgbatchError("INVALID_CONFIG", message, { advice });
 }

@@ -8,6 +8,7 @@ import { ImgbatchError, isDatabaseDamage } from "../../contract/errors.ts";
 import { type BlobStore, StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { makeDirectory, removePartialFiles, writeFileDurably } from "../../kernel/files.ts";
 import { fieldsOf } from "../../kernel/json.ts";
 import { systemCodeOf } from "../../kernel/system-errors.ts";
@@ -199,7 +200,7 @@ async function takeBackup(directory: string): Promise<void> {
   const { of_ms: atMs } = fieldsOf(JSON.parse(readFileSync(file, "utf8"))) ?? {};
   if (typeof atMs !== "number" && !existsSync(join(directory, DATA_FILES.database))) {
     const message = `${directory} is a backup that was not finished.`;
-    const advice = "run the same `imgbatch admin backup` again, or name another directory";
+    const advice = `run the same \`${programName()} admin backup\` again, or name another directory`;
     throw new ImgbatchError("INVALID_CONFIG", message, { advice });
   }
   await rm(file, { force: true });
@@ -246,7 +247,7 @@ export function refuseMoved(directory: string, { database, blobs }: StoragePlace
   const file = join(directory, DATA_FILES.moved);
   if (moved.moved_at === null) {
     const message = `The data of ${directory} is being moved to ${placeOf(moved)}.`;
-    const advice = `finish it: imgbatch admin move --data ${directory} ${flags}; or give it up: remove ${file}`;
+    const advice = `finish it: ${programName()} admin move --data ${directory} ${flags}; or give it up: remove ${file}`;
     throw new ImgbatchError("INVALID_CONFIG", message, { advice });
   }
   if (blobs.kind !== "files" && (database.kind !== "sqlite" || moved.database === null)) return;

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { existsSync, type Stats } from "node:fs";
+import * as fs from "node:fs";
 import {
   constants,
   copyFile,
@@ -13,6 +13,7 @@ import {
   stat,
 } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
+import { promisify } from "node:util";
 import { crc32 } from "node:zlib";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import { systemClock } from "../../kernel/clock.ts";
@@ -21,7 +22,7 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import { systemCodeOf } from "../../kernel/system-errors.ts";
 import { notStored } from "../disk-trouble.ts";
 import { fileDraft } from "./file-draft.ts";
-import { LentMemory, readFully, readSized } from "./file-reading.ts";
+import { LentMemory, readFully } from "./file-reading.ts";
 
 /** On the same file system as the blobs: a draft becomes one by its new name alone. */
 const DRAFTS = "drafts";
@@ -78,7 +79,7 @@ export function fileBlobs(root: string): BlobStore {
     put,
     // One process alone has the directory.
     putNew: async (key, bytes) => {
-      if (!existsSync(path(key))) await put(key, bytes);
+      if (!fs.existsSync(path(key))) await put(key, bytes);
     },
     draft: () => fileDraft(newDraft()),
     borrow: async (key) => {
@@ -140,6 +141,28 @@ export function fileBlobs(root: string): BlobStore {
   };
 }
 
+const [openFd, readFd] = [promisify(fs.open), promisify(fs.read)] as const;
+
+/** A FIFO in the place of a file must not block. Windows has no such flag. */
+const { O_RDONLY, O_NONBLOCK = 0 } = fs.constants;
+
+/** Returns the bytes of a file of this size; null when it has another one. Reads a byte more at most, to notice that. */
+async function readSized(path: string, sizeBytes: number): Promise<Buffer | null> {
+  const file = await openFd(path, O_RDONLY | O_NONBLOCK);
+  try {
+    const memory = Buffer.allocUnsafeSlow(sizeBytes + 1);
+    let done = 0;
+    for (let more = 1; more > 0 && done < memory.length; done += more) {
+      more = (await readFd(file, memory, done, memory.length - done, done)).bytesRead;
+      if (done + more === sizeBytes) return memory.subarray(0, sizeBytes);
+    }
+    return null;
+  } finally {
+    // Closing a file that was only read takes no time, so it needs no thread.
+    fs.closeSync(file);
+  }
+}
+
 const ABSENT = ["ENOENT"];
 /** Errors that reading again does not change. A lack of file handles or memory is not among them. */
 const UNREADABLE = ["EIO", "EISDIR", "EACCES", "EPERM", "ENOTDIR", "ELOOP", "ENXIO", "ESPIPE"];
@@ -155,7 +178,7 @@ async function linkOrCopy(from: string, to: string): Promise<void> {
 }
 
 /** Null when there is no such file. */
-async function factsOf(path: string): Promise<Stats | null> {
+async function factsOf(path: string): Promise<fs.Stats | null> {
   const facts = await orNull(stat(path), [...ABSENT, ...UNREADABLE]);
   return facts?.isFile() ? facts : null;
 }

@@ -1,11 +1,11 @@
-import { closeSync, openSync } from "node:fs";
+import { closeSync, openSync, rmSync, writeSync } from "node:fs";
 import Sqlite from "better-sqlite3";
 import { ImgbatchError, isDatabaseDamage } from "../../contract/errors.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fileIdentity } from "../../kernel/files.ts";
-import { isDiskFull } from "../../kernel/system-errors.ts";
-import { notStored, perhapsStored, quotaError } from "../disk-trouble.ts";
+import { isDiskFull, systemCodeOf } from "../../kernel/system-errors.ts";
+import { notStored } from "../disk-trouble.ts";
 import type { SqlDatabase } from "./sql-session.ts";
 import { inTransactions, sqliteSession } from "./sqlite-session.ts";
 
@@ -125,6 +125,38 @@ export function openSqlite(
       writing.close();
     },
   };
+}
+
+/** The disk failed during a commit: the next start finds all of the transaction, or nothing of it. */
+function perhapsStored(cause: unknown): StorageUnavailable {
+  const message = `The service's disk has failed (${systemCodeOf(cause)}): whether this was done is not known until it runs again.`;
+  return new StorageUnavailable("unknown-commit", message, cause);
+}
+
+/** Larger than any space that a file can take without a new block. */
+const PROBE_BYTES = 64 * 1024;
+
+/**
+ * Returns the error of a used-up quota behind an error of the database, or null. SQLite reports both a quota and a
+ * failing disk as `SQLITE_IOERR_WRITE`, so another file is written beside the database to find out.
+ */
+function quotaError(databaseFile: string, error: unknown): Error | null {
+  if (systemCodeOf(error) !== "SQLITE_IOERR_WRITE") return null;
+  const path = `${databaseFile}.probe`;
+  try {
+    const file = openSync(path, "w", 0o600);
+    try {
+      // At a position, as SQLite writes.
+      writeSync(file, Buffer.alloc(PROBE_BYTES), 0, PROBE_BYTES, 0);
+    } finally {
+      closeSync(file);
+    }
+    return null;
+  } catch (cause) {
+    return isDiskFull(cause) ? (cause as Error) : null;
+  } finally {
+    rmSync(path, { force: true });
+  }
 }
 
 /**

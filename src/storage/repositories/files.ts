@@ -1,5 +1,6 @@
 import { sql } from "kysely";
 import type { Repositories } from "../../domain/ports/stores.ts";
+import { MASK_ORDINAL } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { columnsOf, insertRows } from "./rows.ts";
@@ -119,18 +120,20 @@ function referenceRepository(session: SqlSession): Repositories["references"] {
       await insertRows(session, "reference_images", rows);
     },
     mostOfSource: async (batchId) => {
-      const counts = build
+      // Their ordinals have no gaps.
+      const ends = build
         .selectFrom("reference_images")
-        .select((eb) => eb.fn.countAll<number>().as("count"))
-        .where("batchId", "=", batchId)
-        .groupBy("sourceIndex");
-      return (await first(counts.orderBy("count", "desc").limit(1)))?.count ?? 0;
+        .select((eb) => [eb.fn.max("ordinal").as("last"), eb.fn.min("ordinal").as("first")])
+        .where("batchId", "=", batchId);
+      const found = await first(ends);
+      return { references: (found?.last ?? -1) + 1, hasMask: found?.first === MASK_ORDINAL };
     },
     countBySource: async (batchId) => {
       const counts = build
         .selectFrom("reference_images")
         .select(["sourceIndex", (eb) => eb.fn.countAll<number>().as("count")])
         .where("batchId", "=", batchId)
+        .where("ordinal", "!=", MASK_ORDINAL)
         .groupBy("sourceIndex");
       return new Map((await all(counts)).map(({ sourceIndex, count }) => [sourceIndex, count]));
     },
@@ -142,6 +145,7 @@ function referenceRepository(session: SqlSession): Repositories["references"] {
           .select([...REFERENCE, "sourceIndex"])
           .where("batchId", "=", batchId)
           .where("sourceIndex", "in", sourceIndexes)
+          .where("ordinal", "!=", MASK_ORDINAL)
           .orderBy("sourceIndex")
           .orderBy("ordinal"),
       ),

@@ -220,9 +220,10 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
       await run(lease.where("status", "=", "pending"));
       return all(pendingOfJob(jobId));
     },
-    markJob: async (jobId, maybePaid) => {
+    markJob: async (jobId, maybePaid, before) => {
       const mark = build.updateTable("items").set({ maybePaid }).where("jobId", "=", jobId);
-      await run(mark.where("status", "=", "pending"));
+      const pending = mark.where("status", "=", "pending");
+      await run(before === undefined ? pending : pending.where("maybePaid", "=", before));
     },
     countWithoutJob: async (batchId) => {
       const query = build

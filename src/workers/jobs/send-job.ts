@@ -286,7 +286,8 @@ async function markSent(work: JobWork, job: UpstreamJobRecord): Promise<boolean>
     if (now?.step !== "uploaded" || now.stopAskedAtMs !== null) return false;
     const creates = job.creates + 1;
     await tx.upstreamJobs.update(jobId, { step: "sent", creates, sentAtMs: clock.nowMs() });
-    if (creates > 1 && isPaid(provider)) await tx.items.markJob(jobId, "twice");
+    // After a restore the items are marked, and the job is another one than was paid for.
+    if (isPaid(provider)) await tx.items.markJob(jobId, "twice", creates > 1 ? undefined : "once");
     return true;
   });
 }
@@ -305,7 +306,7 @@ async function unmarkSent(
   { creates, sentAtMs }: Pick<UpstreamJobRecord, "creates" | "sentAtMs">,
 ): Promise<void> {
   await tx.upstreamJobs.update(jobId, { step: "uploaded", creates, sentAtMs });
-  if (creates > 0) await tx.items.markJob(jobId, "once");
+  await tx.items.markJob(jobId, "once", creates > 0 ? undefined : "twice");
 }
 
 /**

@@ -9,6 +9,7 @@ import {
   depsWith,
   imageRequest,
   impatient,
+  JPEG,
   json,
   never,
   PNG,
@@ -48,7 +49,7 @@ describe("OpenAI's batch jobs", () => {
     const asked = { quality: "high", background: "opaque", seed: null, negativePrompt: null } as const;
     const lines = [
       { key: "a", request },
-      { key: "b", request: { ...request, references: [reference(PNG)] } },
+      { key: "b", request: { ...request, references: [reference(PNG)], mask: reference(JPEG) } },
       { key: "c", request: { ...request, asked } },
     ];
     expect(await provider.upload("our-id", lines, never)).toBe("file-in");
@@ -76,7 +77,11 @@ describe("OpenAI's batch jobs", () => {
       body,
     });
     const images = [{ image_url: `data:image/png;base64,${PNG.toString("base64")}` }];
-    expect(JSON.parse(texts[1] ?? "")).toMatchObject({ url: "/v1/images/edits", body: { ...body, images } });
+    const mask = { image_url: expect.stringContaining(JPEG.toString("base64")) };
+    expect(JSON.parse(texts[1] ?? "")).toMatchObject({
+      url: "/v1/images/edits",
+      body: { ...body, images, mask },
+    });
     expect(JSON.parse(texts[2] ?? "").body).toMatchObject({ quality: "high", background: "opaque" });
     expect(JSON.parse(create?.text ?? "")).toEqual({
       input_file_id: "file-in",

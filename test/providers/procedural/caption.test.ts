@@ -58,14 +58,6 @@ describe("the caption", () => {
     expect(await difference(first, second)).toBeGreaterThan(0.1);
   });
 
-  it("letters are as large as the room allows, and what does not fit is cut", async () => {
-    const [short, long] = [await inkOf("a fox"), await inkOf("a very long tale of foxes ".repeat(12))];
-    const line = await renderCaption("a fox", "procedural", { ...room, largest: 23 }, COLORS);
-    expect(short.height).toBeGreaterThan(line.info.height * 1.4);
-    expect(long.width).toBeGreaterThan(room.width * 0.8);
-    expect((await inkOf("x ".repeat(4000))).height).toBeLessThanOrEqual(room.height);
-  });
-
   it.each(["Grüße aus Köln", "Привет, лиса", "αλεπού στο χιόνι", "ثعلب في الثلج", "שועל בשלג"])(
     "the packaged font draws %s",
     async (text) => {

@@ -39,26 +39,4 @@ describe("the drawings", () => {
       ).toBe(true);
     }
   });
-
-  it("a motif takes its main colour and all shades of it, and keeps the others", async () => {
-    const blue = { ...plain, roles: { main: "#2f6fdc" } };
-    const mean = async (coat: Coat, x: number, y: number) => {
-      const data = await pixelsOf("motifs/fox", coat);
-      const at = (y * SIDE + x) * 4;
-      return [...data.subarray(at, at + 3)];
-    };
-    // The forehead, and the muzzle.
-    const [forehead, muzzle] = [await mean(blue, 23, 18), await mean(blue, 23, 32)];
-    expect((forehead[2] ?? 0) - (forehead[0] ?? 0)).toBeGreaterThan(60);
-    expect(Math.max(...muzzle) - Math.min(...muzzle)).toBeLessThan(60);
-  });
-
-  it("no two motifs look alike", async () => {
-    const seen = new Map<string, string>();
-    for (const path of files("motifs")) {
-      const key = (await pixelsOf(path)).toString("base64");
-      expect(seen.get(key) ?? path, path).toBe(path);
-      seen.set(key, path);
-    }
-  });
 });

@@ -7,7 +7,7 @@ import { expect, it } from "vitest";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import type { RowRules } from "../../../src/prompts/check-row.ts";
-import { repeatedKeys } from "../../../src/prompts/formats.ts";
+import { repeatedKeys } from "../../../src/prompts/prompt-reader.ts";
 import { type PromptItem, readPromptFiles } from "../../../src/runs/plan/prompt-files.ts";
 import { blackPng, manyScans } from "../../soak/bombs/images.mjs";
 import { png } from "../../support/fake-service.ts";
@@ -426,6 +426,44 @@ it("columns that are unknown, double or separated in another way are said once, 
   expect(await problems({ "p.csv": "Promt,x\na,b" })).toEqual([
     'p.csv:1: the first row must name the columns, and one of them must be prompt; did you mean prompt by "Promt"?',
   ]);
+});
+
+it("[FILE-2] a slip in a short name is said with what was meant, and other words as short are metadata", async () => {
+  const slips = {
+    siez: "size",
+    sizee: "size",
+    sze: "size",
+    sede: "seed",
+    modle: "model",
+    vras: "vars",
+  };
+  const table = (names: readonly string[]) => `prompt,${names.join(",")}\na${",7".repeat(names.length)}\n`;
+  expect(await problems({ "p.csv": table(Object.keys(slips)) })).toEqual(
+    Object.entries(slips).map(
+      ([name, meant]) => `p.csv:1: ${name}: is not a known field; did you mean ${meant}?`,
+    ),
+  );
+  expect(await problems({ "p.jsonl": '{"prompt":"a","Size":"2K"}' })).toEqual([
+    "p.jsonl:1: Size: is not a known field; did you mean size?",
+  ]);
+  const words = [
+    "side",
+    "site",
+    "sizes",
+    "need",
+    "seek",
+    "speed",
+    "see",
+    "mode",
+    "models",
+    "modem",
+    "cars",
+    "var",
+    "line",
+    "file",
+  ];
+  const [row] = await read({ "p.csv": table(words) });
+  expect(Object.keys(JSON.parse(String(row?.metadata)))).toEqual(words);
 });
 
 it("quotes that go wrong are said with the line where the row begins", async () => {

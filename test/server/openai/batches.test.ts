@@ -2,10 +2,9 @@ import { randomBytes } from "node:crypto";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import type { OpenaiBody } from "../../../src/contract/openai-api.ts";
-import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { draftsBelow } from "../../support/drafts.ts";
-import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { FakeProvider, FakeUpstream, made, tinyPng, troubled } from "../../support/fake-provider.ts";
 import {
   ask,
   batchIdOf,
@@ -23,7 +22,7 @@ import {
 } from "../../support/openai-batches.ts";
 import { refusalOf, shapesOf } from "../../support/openai-images.ts";
 import { picture } from "../../support/realtime.ts";
-import { MODEL, openBeside, startTestService } from "../../support/service.ts";
+import { MODEL, startTestService } from "../../support/service.ts";
 import { upload } from "../../support/uploads.ts";
 
 describe("a batch of OpenAI's API", () => {
@@ -98,8 +97,7 @@ describe("a batch of OpenAI's API", () => {
     const shown = await service.batch(batchIdOf(batch.id));
     expect(shown).toMatchObject({ source: "openai", success_count: 2, actual_cost: 0.067 });
     expect((await service.ask(`/${shown.id}/retry`, { method: "POST" })).status).toBe(400);
-    const { stores, blobs } = await openBeside(service.data);
-    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    await service.expectBooks();
   });
 
   it("edits data URLs and files of either API, each line by itself", async () => {
@@ -138,6 +136,59 @@ describe("a batch of OpenAI's API", () => {
       ["d", "images[0].image_url"],
       ["e", "mask"],
     ]);
+  });
+
+  it("[OPT-7] carries the mask of a line to the upstream that makes it, and refuses one that has another size", async () => {
+    const takes = { maxReferences: 14, ratios: "any", tiers: "any" } as const;
+    const options = ["mask"] as const;
+    const painter = new FakeUpstream("painter", { concurrency: 1, takes: { ...takes, options } });
+    const plain = new FakeUpstream("plain", { takes });
+    const read = new Map<string, unknown>();
+    let isFirst = true;
+    painter.answer = async ({ prompt, references, mask }) => {
+      read.set(prompt, [await Promise.all(references.map((each) => each.read())), await mask?.read()]);
+      // Another provider would take over, were there no mask.
+      if (isFirst) throw troubled("failing");
+      return made(await tinyPng());
+    };
+    const service = await startTestService({ providers: [painter, plain] });
+    const [image, mask, large] = [
+      await tinyPng(1),
+      await tinyPng(2),
+      await picture({ widthPx: 90, heightPx: 40 }),
+    ];
+    const sent = (bytes: Buffer) => ({ image_url: `data:image/png;base64,${bytes.toString("base64")}` });
+    const images = [sent(image)];
+    const lines = [
+      line("a", "masked", { images, mask: sent(mask) }, EDITS),
+      line("b", "whole", { images }, EDITS),
+      line("c", "itself", { images, mask: sent(image) }, EDITS),
+      line("d", "wrong", { images, mask: sent(large) }, EDITS),
+    ];
+    const { id: input_file_id } = await fileOf(await sendFile(service, jsonl(lines)));
+    const asked = { input_file_id, endpoint: EDITS };
+    const created = await batchOf(await create(service, asked, { "x-imgbatch-max-cost": "5" }));
+    await expect.poll(() => read.size).toBeGreaterThan(0);
+    isFirst = false;
+    const batch = await ended(service, created);
+    expect(batch.request_counts).toEqual({ total: 4, completed: 3, failed: 1 });
+    expect(Object.fromEntries(read)).toEqual({
+      masked: [[image], mask],
+      whole: [[image], undefined],
+      itself: [[image], image],
+    });
+    expect(plain.requests).toEqual([]);
+    const [error] = await resultsOf(service, batch.error_file_id);
+    expect(error?.response?.body.error).toMatchObject({
+      param: "mask",
+      message: expect.stringContaining("8x8"),
+    });
+    // A mask is no reference.
+    const [first] = (await (await service.ask(`/${batchIdOf(batch.id)}/items?include=references`)).json())
+      .data;
+    expect(first.references).toHaveLength(1);
+    const picture0 = `/${batchIdOf(batch.id)}/items/${first.custom_id}/references/0`;
+    expect(Buffer.from(await (await service.ask(picture0)).arrayBuffer())).toEqual(image);
   });
 
   it("refuses at once what can be no batch, and takes a model by any name that stands for it", async () => {

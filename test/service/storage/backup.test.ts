@@ -7,10 +7,11 @@ import { openAdmin } from "../../../src/service/admin.ts";
 import { backupStorage } from "../../../src/service/storage/backup.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
+import { FakeJobProvider } from "../../support/fake-job-provider.ts";
 import { FakeProvider, FakeUpstream, made, tinyPng } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { BIN, startNode } from "../../support/processes.ts";
-import { items, MODEL, startTestService } from "../../support/service.ts";
+import { items, MODEL, startTestService, type TestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const LOCAL = { database: { kind: "sqlite" }, blobs: { kind: "files" } } as const;
@@ -23,6 +24,10 @@ async function checkOf(directory: string) {
     await admin.close();
   }
 }
+
+/** Which items of a batch say that they may be paid twice. */
+const marksOf = async (service: TestService, id: string) =>
+  (await service.items(id)).map(({ notes }) => notes.some((note) => note.includes("paid twice")));
 
 /** The data of a service that has made a batch of five images, and was stopped. */
 async function usedDirectory() {
@@ -107,15 +112,74 @@ describe.skipIf(process.env.IMGBATCH_TEST_STORES !== undefined)("imgbatch admin 
     expect(again).toMatchObject({ id: done.id, status: "completed" });
     expect(await restored.until(open.id)).toMatchObject({ status: "completed", success_count: 3 });
     expect(other.requests).toHaveLength(3);
-    const { data: listed } = await (await restored.ask(`/${open.id}/items`)).json();
-    expect(listed.map(({ notes }: { notes: string[] }) => notes.join())).toEqual(
-      Array(3).fill(expect.stringContaining("paid twice")),
-    );
+    expect(await marksOf(restored, open.id)).toEqual([true, true, true]);
     expect((await checkOf(data)).problems).toEqual([]);
     // It belongs to a service now: a later backup must not replace its data.
     await expect(backupStorage({ directory: service.data, target: data })).rejects.toMatchObject({
       code: expect.stringMatching(/FILE_EXISTS|DATA_DIRECTORY_IN_USE/),
     });
+  });
+
+  it("[BACKUP-2] restored elsewhere, a job that was created after the backup is found, or made again with a mark", async () => {
+    const opened = gate();
+    const provider = new FakeJobProvider({ name: "paid", isPaid: true });
+    provider.waitForRate = () => opened.promise;
+    const service = await startTestService({ providers: [provider] });
+    const admin = await openAdmin({ directory: service.data });
+    onTestFinished(() => admin.close());
+    await admin.topUp("default", 10_000_000, { isReal: true });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await expect.poll(() => provider.inputs.size).toBe(1);
+    const inputs = [...provider.inputs];
+    const target = join(await tempDir(), "backup");
+    await backupStorage({ directory: service.data, target });
+    opened.open();
+    await service.until(id);
+    await service.close(0);
+    expect(provider.jobs.size).toBe(1);
+
+    const areMarked = async (at: string, jobs: FakeJobProvider) => {
+      const data = join(await tempDir(), at);
+      await cp(target, data, { recursive: true });
+      const restored = await startTestService({ data, providers: [jobs] });
+      expect(await restored.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+      const marks = await marksOf(restored, id);
+      await restored.close(0);
+      expect((await checkOf(data)).problems).toEqual([]);
+      return marks;
+    };
+    expect(await areMarked("found", provider)).toEqual([false, false]);
+    expect(provider.jobs.size).toBe(1);
+    // Its list does not show the job.
+    const forgetful = new FakeJobProvider({ name: "paid", isPaid: true });
+    for (const [name, lines] of inputs) forgetful.inputs.set(name, lines);
+    expect(await areMarked("lost", forgetful)).toEqual([true, true]);
+    expect(forgetful.jobs.size).toBe(1);
+  });
+
+  it("[BACKUP-2] marks what a paid upstream has not made yet, also what no job is made for yet, and nothing that is free", async () => {
+    const paid = new FakeJobProvider({ name: "paid", isPaid: true });
+    const free = new FakeUpstream("free", { isFree: true });
+    const drawings = new FakeProvider();
+    const providers = [paid, free, drawings];
+    const config = { features: { acceptWithoutWorkers: true } };
+    const service = await startTestService({ workers: false, config, providers });
+    const admin = await openAdmin({ directory: service.data });
+    onTestFinished(() => admin.close());
+    await admin.topUp("default", 10_000_000, { isReal: true });
+    const made = [];
+    for (const provider of ["paid", "free", "procedural"])
+      made.push(await service.submit({ model: MODEL, items: items(1), provider }));
+    const target = join(await tempDir(), "backup");
+    await backupStorage({ directory: service.data, target });
+    await service.close(0);
+    const { stores, close } = await openStorage(LOCAL, { directory: target });
+    const marks = made.map(async ({ id }) => (await stores.read.items.byCustomId(id, "i1"))?.maybePaid);
+    expect(await Promise.all(marks).finally(close)).toEqual(["once", "no", "no"]);
+    const restored = await startTestService({ data: target, providers });
+    for (const { id } of made) await restored.until(id);
+    const later = await Promise.all(made.map(({ id }) => marksOf(restored, id)));
+    expect(later).toEqual([[true], [false], [false]]);
   });
 
   it("[BACKUP-3] killed, it is no data directory, or the earlier backup; the same command goes on", async () => {

@@ -36,15 +36,4 @@ describe("a blob without a key", () => {
     await expect(draft.keepAs("inputs/a/b")).rejects.toMatchObject({ reason: "broken" });
     expect(await blobs.list("inputs/")).toEqual([]);
   });
-
-  it("a draft of an earlier process is removed", async () => {
-    const { root, blobs, files } = await store();
-    await blobs.removeDrafts();
-    const left = blobs.draft();
-    await left.write(Buffer.from("left"));
-    await blobs.put("inputs/a/b", Buffer.from("blob"));
-    await fileBlobs(root).removeDrafts();
-    expect((await files()).map(({ name }) => name)).toEqual(["b"]);
-    await left.finish();
-  });
 });

@@ -1,5 +1,4 @@
 import { expect, it } from "vitest";
-import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import type { Repositories, Stores } from "../../../src/domain/ports/stores.ts";
 import { onEachDialect } from "../../support/dialects.ts";
 import { openBatchRecord } from "../../support/stores.ts";
@@ -52,36 +51,5 @@ onEachDialect("a claim", (open) => {
     const ended = await batchOf(stores, 1);
     await stores.write((tx) => tx.batches.changeStatus(ended, "queued", "cancelled"));
     expect(await stores.write((tx) => tx.items.claim(ended, CLAIM))).toEqual([]);
-  });
-
-  it("gives each item to one of many that claim at once", async () => {
-    const stores = await open();
-    const id = await batchOf(stores, 50);
-    await startBatch(stores, id, 1);
-    const claims = Array.from({ length: 20 }, (_, i) =>
-      stores.write((tx) => tx.items.claim(id, { ...CLAIM, token: `t${i}`, worker: `w${i}`, limit: 3 })),
-    );
-    const claimed = (await Promise.all(claims)).flat();
-    expect(new Set(claimed.map((item) => item.id)).size).toBe(claimed.length);
-    expect(claimed).toHaveLength(50);
-  });
-
-  it("of a worker without a record is abandoned, and so is its batch", async () => {
-    const stores = await open();
-    const id = await batchOf(stores, 2);
-    await startBatch(stores, id, 1);
-    const worker = { role: "worker", version: "1", providers: [], isPaused: false } as const;
-    for (const name of ["alive", "dead"]) {
-      await stores.write((tx) => tx.workers.insert({ ...worker, id: name }));
-      await stores.write((tx) => tx.items.claim(id, { ...CLAIM, worker: name, limit: 1 }));
-    }
-    const own = async (name: string) => (await stores.write((tx) => tx.batches.becomeOwner(id, name))).isOurs;
-    expect([await own("dead"), await own("alive")]).toEqual([true, false]);
-    expect(await stores.read.items.abandoned()).toEqual([]);
-    await stores.write((tx) => tx.workers.remove("dead"));
-    expect((await stores.read.items.abandoned()).map(({ position }) => position)).toEqual([1]);
-    expect(await stores.read.batches.begun()).toMatchObject([{ id, owner: null }]);
-    expect([await own("alive"), await own("alive")]).toEqual([true, true]);
-    expect(await stores.read.batches.begun()).toMatchObject([{ id, owner: "alive" }]);
   });
 });

@@ -84,18 +84,6 @@ export const halfJson: Behaviour = async (exchange) => {
   exchange.send({ ...answer, body: Buffer.from(answer.body).subarray(0, answer.body.length >> 1) });
 };
 
-/** A good JSON object that names some of its members twice: these come first, or `last`, where most parsers take them. */
-export function namesTwice(members: object, { last = false } = {}): Behaviour {
-  return async (exchange) => {
-    const answer = await exchange.make();
-    const [inner, whole] = [JSON.stringify(members).slice(1, -1), String(answer.body)];
-    exchange.send({
-      ...answer,
-      body: last ? `${whole.slice(0, -1)},${inner}}` : `{${inner},${whole.slice(1)}`,
-    });
-  };
-}
-
 /** A good beginning, and then spaces without an end: some megabytes a second. */
 export const endless: Behaviour = async ({ response, make, pause }) => {
   await make();
