@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { BACKGROUNDS, MOST_SEED, SIZE_TIERS } from "./image-formats.ts";
+import { FIXED_LIMITS } from "./limits.ts";
 import { BATCH_SOURCES, BATCH_STATUSES, ITEM_STATUSES } from "./statuses.ts";
 
 /**
@@ -136,7 +137,9 @@ const batchObjectSchema = z.object({
     return z
       .array(batchObjectSchema)
       .optional()
-      .describe("with `include=retries`: the batches that make its failed items again, oldest first");
+      .describe(
+        `with \`include=retries\`: the batches that make its failed items again, the newest ${FIXED_LIMITS.batchPageMax} at most, oldest first`,
+      );
   },
 });
 export type BatchObject = z.infer<typeof batchObjectSchema>;

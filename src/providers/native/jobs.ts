@@ -18,7 +18,7 @@ import { withTimeLimit } from "../upstream/item-provider.ts";
 import { type JobAdapter, jobWords, type ResultFile } from "../upstream/job-provider.ts";
 import { jsonBody, jsonLinesBody, type RequestBody } from "../upstream/request-body.ts";
 import { resultLines } from "../upstream/result-lines.ts";
-import { generateContentBody, modelPath, NATIVE_TAKES, readContent } from "./provider.ts";
+import { generateContentBody, modelPath, NATIVE_TAKES, readContent, seedRule } from "./provider.ts";
 
 const PAGE = 50;
 
@@ -32,19 +32,25 @@ export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: A
   const at = (resource: string) => `/${apiVersion}/${resource.split("/").map(encodeURIComponent).join("/")}`;
   const operation = (resource: string, signal: AbortSignal) =>
     http.json({ method: "GET", path: at(resource), headers, shows: ["name"] }, signal);
-  const lineOf = ({ key, request }: JobItem) => {
-    refuseStoredReferences(request);
-    return { key, request: generateContentBody(request, preset) };
+  const takesSeed = seedRule(http, { ...deps, preset, key });
+  const linesOf = async (items: readonly JobItem[], signal: AbortSignal) => {
+    const lines: object[] = [];
+    for (const { key, request } of items) {
+      refuseStoredReferences(request);
+      const hasSeed = await takesSeed(request, signal);
+      lines.push({ key, request: generateContentBody(request, preset, hasSeed) });
+    }
+    return jsonLinesBody(lines);
   };
   return {
     address: `${http.baseUrl}/${apiVersion}`,
     takes: NATIVE_TAKES,
     splitsReferences: false,
-    lineBytes: async (item) => await jsonLinesBody([lineOf(item)]).length(),
-    upload: (jobId, items, signal) =>
+    lineBytes: async (item) => (await linesOf([item], new AbortController().signal)).length(),
+    upload: async (jobId, items, signal) =>
       uploadFile(
         { http, apiVersion, headers, clock: deps.clock },
-        { label: jobId, body: jsonLinesBody(items.map(lineOf)) },
+        { label: jobId, body: await linesOf(items, signal) },
         signal,
       ),
     async create({ jobId, model, input }, signal) {

@@ -1,4 +1,5 @@
 import type { EntryOf } from "../../contract/provider-entries.ts";
+import { PATHS } from "../../contract/routes.ts";
 import { REFUSING_FINISH_REASONS } from "../../contract/statuses.ts";
 import {
   type Capabilities,
@@ -7,6 +8,7 @@ import {
   ProviderError,
   type UpstreamUsage,
 } from "../../domain/ports/image-provider.ts";
+import { unlessAborted } from "../../kernel/signals.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
@@ -14,7 +16,7 @@ import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { countAt, listAt, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
-import { jsonBody, ReferenceText } from "../upstream/request-body.ts";
+import { credentialHeaders, jsonBody, ReferenceText } from "../upstream/request-body.ts";
 
 /** Requests name no image type: the real vendor refuses the field for it. */
 export const NATIVE_TAKES: Capabilities = {
@@ -30,16 +32,37 @@ export function modelPath(model: string): string {
   return path.split("/").map(encodeURIComponent).join("/");
 }
 
+/** How long another imgbatch may take to list its models, and how long its list is used. */
+const LIST_MS = 5000;
+const LIST_EVERY_MS = 60_000;
+
 /**
- * Whether a request has a seed: one that was asked for, or else for a vendor's model that is known to take one. What
- * the models of another imgbatch take is not known here, and it refuses a seed for one that takes none.
+ * Returns whether a request has a seed: one that was asked for, or else where the model is known to take one. Of another imgbatch,
+ * its list of models says so. It is read only for further outputs of an item, which would be drawn like the first one without.
  */
-function hasSeed(preset: string | null, { model, asked }: ImageRequest): boolean {
-  return asked?.seed != null || (preset !== null && modelFacts(preset, model)?.seed === true);
+export function seedRule(
+  http: UpstreamHttp,
+  { clock, preset, key }: Pick<AdapterDeps, "clock"> & { preset: string | null; key: string | null },
+): (request: ImageRequest, signal: AbortSignal) => Promise<boolean> {
+  const call = { method: "GET", path: PATHS.batchModels, headers: credentialHeaders("bearer", key) } as const;
+  let list: Promise<unknown> = Promise.resolve(null);
+  let endsMs = Number.NEGATIVE_INFINITY;
+  return async ({ model, asked, outputIndex }, signal) => {
+    if (asked?.seed != null) return true;
+    if (preset !== null) return modelFacts(preset, model)?.seed === true;
+    if (outputIndex === 0) return false;
+    const nowMs = clock.monotonicMs();
+    if (nowMs >= endsMs) {
+      endsMs = nowMs + LIST_EVERY_MS;
+      list = http.json(call, AbortSignal.timeout(LIST_MS)).catch(() => null);
+    }
+    const models = listAt(await unlessAborted(list, signal), "data");
+    return models.some((each) => valueAt(each, "id") === model && valueAt(each, "options", "seed") === true);
+  };
 }
 
-/** The body of `generateContent`. The references in it are read when it is sent. `preset`: the vendor's, if it is known. */
-export function generateContentBody(request: ImageRequest, preset: string | null): object {
+/** The body of `generateContent`. The references in it are read when it is sent. `preset`: the vendor's, if it is known. `hasSeed`: see `seedRule`. */
+export function generateContentBody(request: ImageRequest, preset: string | null, hasSeed: boolean): object {
   const { model, prompt, earlier, references, ratio, keepsRatio, tier, seed } = request;
   const hasOneSize = modelFacts(preset, model)?.sizes.length === 1;
   const images = references.map((image) => ({
@@ -57,7 +80,7 @@ export function generateContentBody(request: ImageRequest, preset: string | null
         ...(keepsRatio ? {} : { aspectRatio: ratio }),
         ...(hasOneSize ? {} : { imageSize: tier }),
       },
-      ...(hasSeed(preset, request) ? { seed } : {}),
+      ...(hasSeed ? { seed } : {}),
     },
   };
 }
@@ -127,6 +150,7 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
   const key = apiKeyEnv === null ? null : deps.secret(apiKeyEnv);
   const headers = key === null ? {} : { [keyHeader]: key };
   const preset = presetOf(entry)?.name ?? null;
+  const takesSeed = seedRule(http, { ...deps, preset, key });
   return {
     address: `${http.baseUrl}/${apiVersion}`,
     takes: NATIVE_TAKES,
@@ -135,12 +159,13 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
         throw new ProviderError("INVALID_ARGUMENT", `${name} takes no references by storage address.`);
       }
       const path = `/${apiVersion}/${modelPath(request.model)}:generateContent`;
-      const body = jsonBody(generateContentBody(request, preset));
+      const hasSeed = await takesSeed(request, signal);
+      const body = jsonBody(generateContentBody(request, preset, hasSeed));
       const asked = joinTurns(request.earlier ?? "", request.prompt);
       const call = { method: "POST", path, headers, body, asked } as const;
       return http.images(call, signal, { onSent, onAnswered }, ({ value, decode }) => ({
         ...readContent(name, value, decode),
-        seed: hasSeed(preset, request) ? request.seed : null,
+        seed: hasSeed ? request.seed : null,
       }));
     },
     async probe(signal) {
