@@ -25,6 +25,7 @@ import { gate } from "./gate.ts";
 import { putDatabase } from "./made-database.ts";
 import { watchText } from "./secrets.ts";
 import { tempDir } from "./temp-dir.ts";
+import { watchAnswers } from "./watched-answers.ts";
 
 export interface TestService extends LocalService {
   data: string;
@@ -76,8 +77,13 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     random: () => 0.5,
     ...(options.clock ? { clock: options.clock } : {}),
   });
+  const unwatch = watchAnswers(service.url);
   let closing: Promise<void> | null = null;
-  const close: Service["close"] = (...how) => (closing ??= service.close(...how));
+  const close: Service["close"] = (...how) => {
+    unwatch();
+    closing ??= service.close(...how);
+    return closing;
+  };
   onTestFinished(() => close(0));
 
   const ask = (path: string, init: RequestInit = {}) =>
