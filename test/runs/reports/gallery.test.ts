@@ -152,6 +152,10 @@ describe("the contact sheet", () => {
     expect(good).not.toContain('class="failed-note"');
     const { html: vain } = await pageOf(reportOf([refused]));
     expect(vain).not.toContain("imgbatch retry");
+    const updated = { batches: [], created_at: "", updates: [{ round: 1, superseded: ["cat", "dog"] }] };
+    const { html: later } = await pageOf(reportOf([{ id: "fox" }], { state: updated as never }));
+    expect(later).toContain("2 of earlier prompts, in <code>removed/</code>");
+    expect(good).not.toContain("removed/");
   });
 
   it("no text becomes markup, and only the page's own script may run", async () => {
