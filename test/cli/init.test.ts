@@ -106,13 +106,16 @@ describe("imgbatch init", () => {
     expect(await read(dir, "prompts-images/index.html")).toContain("2 images");
   });
 
-  it("[CLI-4] what it names after npx can be pasted, and the server of .mcp.json starts", async () => {
+  it("[CLI-4] what it names after npx can be pasted, also what a skill names, and the server of .mcp.json starts", async () => {
     const { dir, type } = await workshop({ isInstalled: false });
     const startsWith = async (npx: string) => {
-      const { text } = await type(`${npx} init --template mcp --force`);
+      const { text } = await type(`${npx} init --template mcp --template agent --force`);
       expect(text).toContain(`\n  ${npx} doctor\n`);
       const { command, args } = JSON.parse(await read(dir, ".mcp.json")).mcpServers.imgbatch;
       expect(await type(`${[command, ...args].join(" ")} < /dev/null`)).toMatchObject({ code: 0 });
+      const skill = await read(dir, ".agents/skills/imgbatch/SKILL.md");
+      expect(skill).toContain(`\n${npx} submit prompts.jsonl `);
+      expect(skill).not.toMatch(/^imgbatch |`imgbatch /m);
       await rm(join(dir, ".mcp.json"));
     };
     await startsWith("npx ./imgbatch.tgz");

@@ -182,25 +182,6 @@ async function startKeyedUpstream() {
   return `${await listening(server)}/v1`;
 }
 
-it("a refused key parks the batch and ends submit, wait and retry with 3; with a right key the same command goes on", async () => {
-  const { cwd, run } = await workplace();
-  const baseUrl = await startKeyedUpstream();
-  const card = { name: "card", type: "openai", baseUrl, models: ["*"], apiKeyEnv: "CARD_KEY", free: true };
-  writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers: [{ ...card, rateMultiplier: 0 }] }));
-  vi.stubEnv("CARD_KEY", "first-key");
-  for (const args of [SUBMIT, ["wait", "out"], SUBMIT]) {
-    const { code, stderr } = await run(...args);
-    expect([args, code]).toEqual([args, 3]);
-    expect(stderr).toMatch(/imgbatch_\w+ is parked until the configuration changes\. card: /);
-    expect(stderr).toMatch(
-      /next: set a key that the upstream takes in the variable of the provider \(after a change at the upstream: imgbatch providers --probe .*\), then run/,
-    );
-  }
-  vi.stubEnv("CARD_KEY", "second-key");
-  const { code, stderr } = await run(...SUBMIT);
-  expect([code, stderr]).toEqual([0, expect.stringContaining("1 of 1 images on disk and verified")]);
-});
-
 it("a server on this machine that does not run ends each command at once; once it runs, the same command goes on", async () => {
   const { cwd, run } = await workplace();
   const server = createServer();
@@ -269,20 +250,32 @@ describe("a provider that cannot be used", () => {
     ["generate", "--file", "p.jsonl", "-o", "many"],
   ];
 
-  it("ends every command that wants its images with 3, names the reason, and creates nothing", async () => {
+  it("parks the batch when its key is refused: every command that wants images ends with 3 and creates nothing, until the key is right", async () => {
     const { cwd, run } = await workplace();
     const baseUrl = await startKeyedUpstream();
-    const card = { name: "card", type: "openai", baseUrl, apiKeyEnv: "CARD_KEY" };
-    writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers: [card] }));
+    const card = { name: "card", type: "openai", baseUrl, models: ["*"], apiKeyEnv: "CARD_KEY", free: true };
+    writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers: [{ ...card, rateMultiplier: 0 }] }));
     vi.stubEnv("CARD_KEY", "first-key");
-    for (const args of [SUBMIT, SUBMIT, ...asking]) {
-      const { code, stderr } = await run(...args, "--max-cost", "1");
+    for (const args of [SUBMIT, ["wait", "out"], SUBMIT]) {
+      const { code, stderr } = await run(...args);
       expect([args, code]).toEqual([args, 3]);
-      expect(stderr).toContain("card: does not accept the key (HTTP 401)");
+      expect(stderr).toMatch(/imgbatch_\w+ is parked until the configuration changes\. card: /);
+      expect(stderr).toMatch(
+        /next: set a key that the upstream takes in the variable of the provider \(after a change at the upstream: imgbatch providers --probe .*\), then run/,
+      );
+    }
+    for (const args of asking) {
+      const { code, stderr } = await run(...args);
+      expect([args, code, stderr]).toEqual([
+        args,
+        3,
+        expect.stringContaining("card: does not accept the key (HTTP 401)"),
+      ]);
     }
     for (const name of ["other", "fox.png", "many"]) expect(existsSync(join(cwd, name))).toBe(false);
     vi.stubEnv("CARD_KEY", "second-key");
-    expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(0);
+    const { code, stderr } = await run(...SUBMIT);
+    expect([code, stderr]).toEqual([0, expect.stringContaining("1 of 1 images on disk and verified")]);
   });
 
   it("also beside one that can, and when a service of another process lacks the key", async () => {

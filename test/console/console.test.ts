@@ -188,8 +188,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       ["a owl in winter", "16:9", "high", 7],
     ]);
     const [batch] = (await (await service.ask("")).json()).data;
-    const { data } = await (await service.ask(`/${batch.id}/items`)).json();
-    expect(data.map(({ custom_id }: { custom_id: string }) => custom_id)).toEqual([
+    expect((await service.items(batch.id)).map(({ custom_id }) => custom_id)).toEqual([
       "1-fox-winter",
       "1-fox-summer",
       "1-owl-winter",

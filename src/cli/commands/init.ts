@@ -2,7 +2,7 @@ import { chmod, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { programWords, quoted, shellWord } from "../../kernel/command-line.ts";
+import { programName, programWords, shellWord } from "../../kernel/command-line.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { fieldsOf } from "../../kernel/json.ts";
@@ -65,7 +65,7 @@ async function run({
   // A pipeline names its upstream itself, and has the key as a secret.
   const inPipeline = isOnly("github", "gitlab") ? upstream : null;
   const program = dirname(packageFile("package.json"));
-  const start = programWords(dir).map(quoted).join(" ");
+  const start = programName(dir);
   const submit = `${start} submit prompts.jsonl`;
   const next = isOnly("compose")
     ? [...composeCommands(program), submit]
@@ -81,8 +81,7 @@ async function run({
   const secret = inPipeline === null ? null : `give the pipeline your key as the secret ${keyVariable}`;
   // The variable of the key, or the program that must run.
   const preparation = keyVariable === null ? upstream?.preparation : `export ${keyVariable}=<your key>`;
-  const places = isOnly("kubernetes") ? PLACES : null;
-  const first = secret ?? places ?? preparation ?? null;
+  const first = secret ?? (isOnly("kubernetes") ? PLACES : preparation) ?? null;
   if (first !== null) output.note(`first: ${first}`);
   output.note("next:");
   for (const line of [...enter, ...next]) output.note(`  ${line}`);
@@ -176,7 +175,7 @@ async function copyTemplates(
         written.push(target);
       continue;
     }
-    const text = "text" in file ? file.text : await readTemplate(file);
+    const text = "text" in file ? file.text : await readTemplate(file, dir);
     const mode = isExecutable ? 0o755 : 0o644;
     const isNew = await saving(path, async () => {
       await makeDirectory(dirname(path));
@@ -190,11 +189,13 @@ async function copyTemplates(
   return { written, kept };
 }
 
-/** Returns a template of the package, with its values and the package's version. */
-async function readTemplate({ source, values }: PackagedFile): Promise<string> {
+/** Returns a template of the package, with its values and the package's version. A skill has commands for its directory. */
+async function readTemplate({ source, values }: PackagedFile, dir: string): Promise<string> {
   const text = await readFile(packageFile(`templates/${source}`), "utf8");
-  const known: Record<string, string> = { version: readVersion(), ...values };
-  return text.replaceAll(/\{\{(\w+)\}\}/g, (slot, name: string) => known[name] ?? slot);
+  const known: PackagedFile["values"] = { version: readVersion(), ...values };
+  const filled = text.replaceAll(/\{\{(\w+)\}\}/g, (slot, name: string) => known[name] ?? slot);
+  if (!source.startsWith("skill/")) return filled;
+  return filled.replaceAll(/(?<=^|`)imgbatch (?=[a-z-])/gm, () => `${programName(dir)} `);
 }
 
 /** Returns false if the name is taken, even by a link whose target is missing. */

@@ -140,8 +140,7 @@ describe("a retry over HTTP", () => {
     };
     const some = await retry({ custom_ids: ["i3"] });
     expect(some).toMatchObject({ parent_batch_id: id, item_count: 1 });
-    const { data } = await (await service.ask(`/${some.id}/items`)).json();
-    expect(data.map(({ custom_id }: { custom_id: string }) => custom_id)).toEqual(["i3"]);
+    expect((await service.items(some.id)).map(({ custom_id }) => custom_id)).toEqual(["i3"]);
     expect((await retry({ custom_ids: ["i3"] })).id).toBe(some.id);
     expect((await retry({ custom_ids: ["i2"] })).error.code).toBe("BATCH_IMAGE_IDEMPOTENCY_CONFLICT");
     expect(await retry({}, "all")).toMatchObject({ item_count: 2 });
