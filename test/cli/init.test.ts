@@ -397,6 +397,8 @@ describe("the templates", () => {
       expect(await read(dir, file)).toBe(before);
       expect(await upstream("bfl", "--force")).toMatchObject({ code: 0 });
       expect((await upstream("bfl")).stderr).toContain("BFL_API_KEY");
+      const isPipeline = template !== "starter";
+      expect((await upstream("bfl")).stderr.includes("the variable IMGBATCH_PACKAGE")).toBe(isPipeline);
     },
   );
 

@@ -63,7 +63,7 @@ async function run({
   for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);
   const isOnly = (...names: string[]) => templates.every((name) => names.includes(name));
   // A pipeline names its upstream itself, and has the key as a secret.
-  const inPipeline = isOnly("github", "gitlab") ? upstream : null;
+  const isPipeline = isOnly("github", "gitlab");
   const program = dirname(packageFile("package.json"));
   const start = programName(dir);
   const submit = `${start} submit prompts.jsonl`;
@@ -73,15 +73,16 @@ async function run({
       ? kubernetesCommands(program)
       : isOnly("agent", "mcp")
         ? [`${start} doctor`]
-        : inPipeline !== null
-          ? [`${submit} --upstream ${inPipeline.name} --dry-run`]
+        : isPipeline && upstream !== null
+          ? [`${submit} --upstream ${upstream.name} --dry-run`]
           : [`${submit} --dry-run`, submit];
   const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
   const { keyVariable = null } = upstream ?? {};
-  const secret = inPipeline === null ? null : `give the pipeline your key as the secret ${keyVariable}`;
+  const secret = keyVariable === null ? "" : `your key as the secret ${keyVariable}, and `;
+  const settings = `give the pipeline ${secret}the variable IMGBATCH_PACKAGE, as its file says`;
   // The variable of the key, or the program that must run.
   const preparation = keyVariable === null ? upstream?.preparation : `export ${keyVariable}=<your key>`;
-  const first = secret ?? (isOnly("kubernetes") ? PLACES : preparation) ?? null;
+  const first = isPipeline ? settings : isOnly("kubernetes") ? PLACES : (preparation ?? null);
   if (first !== null) output.note(`first: ${first}`);
   output.note("next:");
   for (const line of [...enter, ...next]) output.note(`  ${line}`);
