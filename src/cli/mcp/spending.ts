@@ -52,7 +52,7 @@ interface SpendingOptions {
 }
 
 /** The outcome of a call that made images without batches. */
-export interface MadeImages {
+interface MadeImages {
   micros: number;
   /** The codes of the images that failed. */
   failures: readonly string[];

@@ -9,7 +9,7 @@ import {
 } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
-import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
+import { type AdapterDeps, credentialHeaders, type UpstreamAdapter } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { countAt, listAt, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
@@ -122,18 +122,14 @@ function usageOf(answer: unknown): UpstreamUsage | null {
 
 /** Talks to the vendor's own `generateContent`, or to another imgbatch. */
 export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps): UpstreamAdapter {
-  const { name, apiVersion, keyHeader, apiKeyEnv } = entry;
+  const { name, apiVersion } = entry;
   const http = new UpstreamHttp(entry, deps);
-  const key = apiKeyEnv === null ? null : deps.secret(apiKeyEnv);
-  const headers = key === null ? {} : { [keyHeader]: key };
+  const headers = credentialHeaders(entry, deps);
   const preset = presetOf(entry)?.name ?? null;
   return {
     address: `${http.baseUrl}/${apiVersion}`,
     takes: NATIVE_TAKES,
     async generate(request, signal, onSent, onAnswered) {
-      if (request.storedReferences.length > 0) {
-        throw new ProviderError("INVALID_ARGUMENT", `${name} takes no references by storage address.`);
-      }
       const path = `/${apiVersion}/${modelPath(request.model)}:generateContent`;
       const body = jsonBody(generateContentBody(request, preset));
       const asked = joinTurns(request.earlier ?? "", request.prompt);

@@ -1,10 +1,6 @@
+import type { UpstreamEntry } from "../../contract/provider-entries.ts";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
-import {
-  type Capabilities,
-  type GeneratedImages,
-  type ImageRequest,
-  ProviderError,
-} from "../../domain/ports/image-provider.ts";
+import type { Capabilities, GeneratedImages, ImageRequest } from "../../domain/ports/image-provider.ts";
 import type { Clock } from "../../kernel/clock.ts";
 
 /**
@@ -17,7 +13,7 @@ export interface UpstreamAdapter {
   takes: Capabilities;
   /**
    * Makes the images of one request. `request.model` is the id that the upstream knows, and `request.size` the pixels to
-   * ask for. Calls `onSent` and `onAnswered` like `ItemProvider`. Rejects with `ProviderError`, or with the signal's reason.
+   * ask for. No reference of it is kept elsewhere. Calls `onSent` and `onAnswered` like `ItemProvider`. Rejects with `ProviderError`, or with the signal's reason.
    */
   generate(
     request: ImageRequest,
@@ -39,10 +35,15 @@ export interface AdapterDeps {
   secret(name: string): string | null;
 }
 
-/** Throws `INVALID_ARGUMENT` for a reference that only its storage holds: most upstreams cannot read it there. */
-export function refuseStoredReferences({ storedReferences }: ImageRequest): void {
-  const [first] = storedReferences;
-  if (first === undefined) return;
-  const message = `This provider cannot read ${first.uri}: send the reference image itself.`;
-  throw new ProviderError("INVALID_ARGUMENT", message);
+/** The header that carries the key of an entry; none without a key. */
+export function credentialHeaders(
+  entry: UpstreamEntry,
+  { secret }: Pick<AdapterDeps, "secret">,
+): Readonly<Record<string, string>> {
+  const key = "apiKeyEnv" in entry && entry.apiKeyEnv !== null ? secret(entry.apiKeyEnv) : null;
+  if (key === null) return {};
+  if ("keyHeader" in entry) return { [entry.keyHeader]: key };
+  return "auth" in entry && entry.auth !== "bearer"
+    ? { [entry.auth]: key }
+    : { authorization: `Bearer ${key}` };
 }
