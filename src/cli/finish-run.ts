@@ -1,35 +1,26 @@
 import type { Batch } from "../client/answers.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { EXIT_CODES } from "../contract/errors.ts";
-import { programName, shellWord } from "../kernel/command-line.ts";
+import { shellWord } from "../kernel/command-line.ts";
 import { type Cost, costText, formatUsd, microsToNumber, playMoneyField, sumCosts } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
-import { findPreset } from "../providers/catalogue/catalogue.ts";
 import { collectRun, type RunOutcome } from "../runs/collect-run.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
-import { IMAGES_FOLDER } from "../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
 import type { EndedImage } from "../runs/reports/run-report.ts";
 import type { Submissions } from "../runs/send.ts";
-import { type Allowance, countImages, judgeMissing, repairsOf, stands } from "../runs/standing.ts";
+import { type Allowance, countImages, judgeMissing } from "../runs/standing.ts";
 import { awaitBatches } from "../runs/wait.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import { withService } from "./connect/connect.ts";
 import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import { pollInterval, stoppable, timeLimit } from "./interruption.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
-import {
-  ALL_HERE,
-  type Flag,
-  goingOnHere,
-  lookInto,
-  nextCommand,
-  unknownNote,
-  type Whereabouts,
-} from "./output/next-step.ts";
+import { ALL_HERE, unknownNote } from "./output/next-step.ts";
 import { fetchAgain, writeRunReports } from "./output/reports.ts";
+import { type EndedSteps, nextOfRun } from "./output/run-steps.ts";
 
 interface RunToFetch extends Omit<EndedRun, "outcome"> {
   dir: string;
@@ -171,8 +162,15 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
       ...(error === null ? {} : { error }),
     },
     lines: [shownDir],
-    next: nextStep(run, counts, global),
+    next: nextOfRun(stepsOf(run), global),
   };
+}
+
+function stepsOf(run: EndedRun): EndedSteps {
+  const { outcome, state, shownDir, updateStep } = run;
+  const { upstream = null, request } = state;
+  const remake = canRetry(run) ? "retry" : null;
+  return { ...outcome, shownDir, updateStep, remake, model: request?.model ?? null, upstream };
 }
 
 /** Says how many images upstreams may bill twice; nothing when there are none. */
@@ -233,84 +231,4 @@ export function failureLines(lines: readonly EndedImage[]): string[] {
   return failures.length > SHOWN_FAILURES
     ? [...shown, `  and ${failures.length - SHOWN_FAILURES} more`]
     : shown;
-}
-
-/** The ways to get the images that are not here, the cheapest first; else where to look. */
-function nextStep(run: EndedRun, counts: ImageCounts, where: Whereabouts): string {
-  const { outcome, shownDir } = run;
-  const steps = repairsOf(outcome.lines).flatMap(({ kind }) => STEPS[kind](run, where) ?? []);
-  if (steps.length > 0) return steps.join("; ");
-  if (counts.failed + counts.missing > 0 || counts.success === 0) return lookInto(shownDir, RESULTS_FILE);
-  return `${lookInto(shownDir, ...placesOf(outcome))} (the same command again repairs)`;
-}
-
-const submittedElsewhere = () =>
-  `lost images can only be made and paid again: run \`${programName()} retry --include-lost\` with the directory that submitted them, or submit their prompts again`;
-
-/** The step for each repair. Null if the prompts that it needs are not here. */
-const STEPS: Readonly<
-  Record<ReturnType<typeof repairsOf>[number]["kind"], (run: EndedRun, where: Whereabouts) => string | null>
-> = {
-  fetch: ({ outcome }) =>
-    outcome.lines.some((line) => stands(line, "lost"))
-      ? "run the same command again: it fetches what is missing"
-      : "run the same command again, later: nothing is paid twice",
-  retryHere: (run, where) => (canRetry(run) ? goingOnHere(where, run.shownDir) : submittedElsewhere()),
-  retryLost: (run, where) => (canRetry(run) ? retryLostStep(run.shownDir, where) : submittedElsewhere()),
-  retry: (run, where) => {
-    if (!run.outcome.hasRetry) return null;
-    const retry = nextCommand(where, "retry", run.shownDir);
-    if (!run.outcome.lines.some((line) => stands(line, "later", "lost"))) return retry;
-    return canRetry(run) ? `${retry} sends the failed images` : null;
-  },
-  edit: ({ outcome, shownDir, state, updateStep }, where) => {
-    if (!outcome.hasRetry) return null;
-    const places = placesOfPrompts(outcome);
-    if (updateStep !== undefined && places !== null)
-      return `change what was refused in ${places}, then ${updateStep}`;
-    const file = `${shownDir}/${RETRY_FILE}`;
-    const output = [{ flag: "--output" }, `${shownDir}-retry`] as const;
-    const submit = nextCommand(where, "submit", file, ...output, ...makerOf(state));
-    return `change the prompts that were refused in ${shellWord(file)}, then ${submit}`;
-  },
-};
-
-/** A new directory remembers neither the upstream of a run nor its model, unless that is the upstream's first. */
-function makerOf({ upstream, request }: RunState): (string | Flag)[] {
-  const first = findPreset(upstream)?.models[0]?.id;
-  const isUsual = request === null || request.model === first;
-  return [
-    ...(isUsual ? [] : [{ flag: "--model" } as const, request.model]),
-    ...(upstream === undefined ? [] : [{ flag: "--upstream" } as const, upstream]),
-  ];
-}
-
-/** The advice for images that are lost. */
-export function retryLostStep(shownDir: string, where: Whereabouts): string {
-  const retry = nextCommand(where, "retry", { flag: "--include-lost" }, shownDir);
-  return `${retry} makes the lost images again, which is paid again`;
-}
-
-const MOST_PLACES = 5;
-
-/** The prompts that failed, by file: `p.txt (lines 4, 7)`. Null where a person cannot change one. */
-function placesOfPrompts({ failedAt, lines }: RunOutcome): string | null {
-  const isKnown = failedAt.length === lines.filter((line) => stands(line, "failed", "refused")).length;
-  if (!isKnown || failedAt.some(({ file }) => file === "<stdin>")) return null;
-  const places = [...new Set(failedAt.map(({ file }) => file))].map((file) => {
-    const numbers = [...new Set(failedAt.filter((at) => at.file === file).map(({ line }) => line))];
-    const shown = numbers.slice(0, MOST_PLACES).join(", ");
-    const more = numbers.length > MOST_PLACES ? ", …" : "";
-    return `${shellWord(file)} (${numbers.length === 1 ? "line" : "lines"} ${shown}${more})`;
-  });
-  return places.length > MOST_PLACES ? null : places.join(", ");
-}
-
-/** The files that hold the images: the folder, or the ZIPs that were kept. */
-function placesOf({ lines }: RunOutcome): string[] {
-  const files = lines.flatMap((line) => line.files);
-  const zips = new Set(files.flatMap(({ path, entry }) => (entry === undefined ? [] : [path])));
-  if (zips.size === 0) return [IMAGES_FOLDER];
-  const isMixed = files.some(({ entry }) => entry === undefined);
-  return [...(isMixed ? [IMAGES_FOLDER] : []), ...zips].slice(0, MOST_PLACES);
 }

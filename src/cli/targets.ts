@@ -1,11 +1,12 @@
-import { statSync } from "node:fs";
-import { resolve } from "node:path";
+import { existsSync, readdirSync, statSync } from "node:fs";
+import { join, resolve } from "node:path";
 import type { Batch } from "../client/answers.ts";
 import { getBatch } from "../client/batches.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { isTerminal } from "../contract/statuses.ts";
 import type { Http } from "../http/http.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { shellWord } from "../kernel/command-line.ts";
 import { UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
 import { recordInRunState } from "../runs/directory/claim.ts";
 import { otherMaker, type RunService } from "../runs/directory/run-service.ts";
@@ -42,8 +43,7 @@ export async function resolveTarget(argument: string, cwd: string): Promise<Targ
     const unsent = runState.batches.filter(isUnsent).length;
     return { argument, ids, unsent, run: { dir, state: runState } };
   }
-  if (isDirectory(dir))
-    throw new ImgbatchError("USAGE", `${argument} has no ${RUN_STATE_FILE}: it is not the output of a run.`);
+  if (isDirectory(dir)) throw noRun(argument, cwd);
   if (/[/\\\s]/.test(argument) || argument === "") {
     throw new ImgbatchError(
       "USAGE",
@@ -51,6 +51,33 @@ export async function resolveTarget(argument: string, cwd: string): Promise<Targ
     );
   }
   return { argument, ids: [argument], unsent: 0, run: null };
+}
+
+const MOST_RUNS = 5;
+
+/**
+ * The error of an argument that is not the output directory of a run, with how to get one. `why`: why a command needs that
+ * of a submission. Default: one of `download` does as well.
+ */
+export function noRun(argument: string, cwd: string, why: string | null = null): ImgbatchError {
+  const isId = argument.startsWith("imgbatch_");
+  const needs = why === null ? "" : ` (${why})`;
+  const message = isDirectory(resolve(cwd, argument))
+    ? `${argument} has no ${RUN_STATE_FILE}: it is not the output of a run.`
+    : isId
+      ? `This needs the output directory of the run, not the id ${JSON.stringify(argument)}${needs}.`
+      : `There is no run directory ${argument}.`;
+  const runs = readdirSync(cwd, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && existsSync(join(cwd, entry.name, RUN_STATE_FILE)))
+    .map(({ name }) => shellWord(name));
+  const shown = [...runs.slice(0, MOST_RUNS), ...(runs.length > MOST_RUNS ? ["…"] : [])].join(", ");
+  const here =
+    runs.length > 0
+      ? `name the output directory of a run, such as ${shown}`
+      : `name the output directory of a run; ${nextCommand({}, "submit", "FILE")} makes one`;
+  const advice =
+    isId && why === null ? `${here}; ${nextCommand({}, "download", argument)} makes one of this batch` : here;
+  return new ImgbatchError("USAGE", message, { param: "<dir>", advice });
 }
 
 function isDirectory(path: string): boolean {

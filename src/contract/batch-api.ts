@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { BACKGROUNDS, MOST_SEED, SIZE_TIERS } from "./image-formats.ts";
+import { FIXED_LIMITS } from "./limits.ts";
 import { BATCH_SOURCES, BATCH_STATUSES, ITEM_STATUSES } from "./statuses.ts";
 
 /**
@@ -136,7 +137,9 @@ const batchObjectSchema = z.object({
     return z
       .array(batchObjectSchema)
       .optional()
-      .describe("with `include=retries`: the batches that make its failed items again, oldest first");
+      .describe(
+        `with \`include=retries\`: the batches that make its failed items again, the newest ${FIXED_LIMITS.batchPageMax} at most, oldest first`,
+      );
   },
 });
 export type BatchObject = z.infer<typeof batchObjectSchema>;
@@ -277,3 +280,6 @@ export const batchSchemas = {
   CreateItem: createItemSchema,
   ReferenceImage: referenceImageSchema,
 };
+
+/** In the message of an image that has no recording, or one that cannot be used: another prompt does not help. */
+export const IN_REPLAY_DIRECTORY = "in the replay directory";

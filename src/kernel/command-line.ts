@@ -11,9 +11,9 @@ export function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** What starts this program again in the shell of the person: `imgbatch`, `npx imgbatch` or `node bin/imgbatch.cjs`. */
-export function programName(): string {
-  return programWords(process.cwd()).map(quoted).join(" ");
+/** What starts this program again in a directory: `imgbatch`, `npx imgbatch` or `node bin/imgbatch.cjs`. Default: here. */
+export function programName(directory = process.cwd()): string {
+  return programWords(directory).map(quoted).join(" ");
 }
 
 /**

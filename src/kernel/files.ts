@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import * as fs from "node:fs";
 import { statSync } from "node:fs";
 import { lstat, mkdir, readdir, realpath, rename, rm, stat } from "node:fs/promises";
-import { basename, dirname, join, relative, sep } from "node:path";
+import { basename, dirname, join, parse, relative, sep } from "node:path";
 import { promisify } from "node:util";
 
 // Plain descriptors: an object around each would take half of the main thread's time. Closing a synced one takes a
@@ -120,6 +120,15 @@ export async function realPathBelow(root: string, path: string): Promise<string 
   const top = await realpath(root);
   const real = join(await realpath(existing), missing);
   return real === top || real.startsWith(join(top, sep)) ? real : null;
+}
+
+/** Whether a real path is one of these files or directories, or lies in one. They may be missing, and be named by links. */
+export async function liesInOne(places: readonly string[], real: string): Promise<boolean> {
+  for (const place of places) {
+    const top = await realPathBelow(parse(place).root, place);
+    if (top !== null && (real === top || real.startsWith(join(top, sep)))) return true;
+  }
+  return false;
 }
 
 const isLink = (path: string) =>

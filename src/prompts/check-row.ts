@@ -152,14 +152,33 @@ const LONGEST_COMMON = 5;
 
 /** Whether a line may have a field: a known one, or one of the caller's own, which does not look like a misspelt one. */
 export function isTaken(name: string, isStrict: boolean): boolean {
-  const long = FIELDS.filter((field) => field.length > LONGEST_COMMON);
-  const isMisspelt = Object.hasOwn(OTHER_NAMES, name) || didYouMean(name, long) !== null;
+  const [long, short] = [true, false].map((isLong) =>
+    FIELDS.filter((field) => field.length > LONGEST_COMMON === isLong),
+  ) as [string[], string[]];
+  const isMisspelt =
+    Object.hasOwn(OTHER_NAMES, name) ||
+    didYouMean(name, long) !== null ||
+    short.some((field) => isSlipOf(name.toLowerCase(), field));
   return FIELDS.includes(name) || (!isStrict && name !== "" && !isMisspelt);
+}
+
+/**
+ * Whether a word is a short one with two neighbouring letters swapped, one typed twice, or an inner one left out. Other
+ * single letters make other words, such as `site`, `need` and `models`.
+ */
+function isSlipOf(word: string, known: string): boolean {
+  const found = [...known].findIndex((letter, i) => letter !== word[i]);
+  const at = found < 0 ? known.length : found;
+  const without = (text: string) => text.slice(0, at) + text.slice(at + 1);
+  if (word.length > known.length) return word[at] === word[at - 1] && without(word) === known;
+  if (word.length < known.length) return at > 0 && at < known.length - 1 && without(known) === word;
+  return word === known.slice(0, at) + (known[at + 1] ?? "") + (known[at] ?? "") + known.slice(at + 2);
 }
 
 /** Returns the report for an unknown field. */
 export function unknownField(name: string, known = FIELDS, prefix = ""): [field: string, message: string] {
-  const meant = (known === FIELDS ? OTHER_NAMES[name] : undefined) ?? didYouMean(name, known);
+  const slip = known.find((field) => isSlipOf(name.toLowerCase(), field));
+  const meant = (known === FIELDS ? OTHER_NAMES[name] : undefined) ?? slip ?? didYouMean(name, known);
   const advice = meant === null ? `the fields are ${known.join(", ")}` : `did you mean ${meant}?`;
   return [prefix + (name || '""'), `is not a known field; ${advice}`];
 }

@@ -184,7 +184,8 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
       if (replayed) reportReplay(run, batch, entry);
       else run.reporter.event?.({ event: "batch_created", batch_id: batch.id, item_count: batch.itemCount });
     } catch (error) {
-      const isOpen = isUpdate(state, entry.round) && !wasUnmade;
+      // A refused key says nothing about the batch that it may have made.
+      const isOpen = !wasUnmade && (isUpdate(state, entry.round) || isOfKey(error));
       if (isDefiniteRefusal(error) && !isOpen) refused.push(entry);
       throw explain(error, entry);
     }
@@ -292,6 +293,10 @@ export function reportReplay(
 
 /** The 4xx statuses after which the request, or an earlier one with its key, may still have made something. */
 const OPEN_STATUSES = [408, 409, 425, 429];
+
+function isOfKey(error: unknown): boolean {
+  return error instanceof ImgbatchError && [401, 403].includes(error.httpStatus);
+}
 
 /** Whether the service has refused a request, so that it made nothing. */
 export function isDefiniteRefusal(error: unknown): boolean {

@@ -62,12 +62,16 @@ export const OPERATIONS: readonly PlacedOperation[] = SURFACES.flatMap((surface)
 
 const STYLES = SURFACES.flatMap(({ errorStyles = [] }) => errorStyles);
 
-/** Every operation can return these. */
-const EVERYWHERE: readonly ServiceErrorCode[] = ["MISDIRECTED_REQUEST", "INTERNAL_ERROR"];
+/** Every operation can return these. `BATCH_IMAGE_INVALID_QUERY`: a key in the URL. */
+const EVERYWHERE: readonly ServiceErrorCode[] = [
+  "BATCH_IMAGE_INVALID_QUERY",
+  "MISDIRECTED_REQUEST",
+  "INTERNAL_ERROR",
+];
 
 /** The codes of all errors that an operation can return. */
 export function errorsOf({ surface, errors = [] }: PlacedOperation): ServiceErrorCode[] {
-  return [...(surface.credential?.errors ?? []), ...errors, ...EVERYWHERE];
+  return [...new Set([...(surface.credential?.errors ?? []), ...errors, ...EVERYWHERE])];
 }
 
 /** The error style of a path, whether or not an operation has it. */

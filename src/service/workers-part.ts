@@ -1,3 +1,5 @@
+import { join } from "node:path";
+import { cacheDirectory } from "../config/paths.ts";
 import type { Config } from "../config/schema.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import { isTerminal } from "../contract/statuses.ts";
@@ -17,6 +19,7 @@ import { readVersion } from "../kernel/package-file.ts";
 import { createProviders } from "../providers/registry.ts";
 import type { ApiDeps } from "../server/deps.ts";
 import { lineReaders } from "../server/surfaces.ts";
+import { lockFile } from "../storage/data-lock.ts";
 import type { WorkerDeps } from "../workers/deps.ts";
 import { Alone, Cluster, type PresenceFacts } from "../workers/presence.ts";
 import { shareProviders } from "../workers/provider-slots.ts";
@@ -84,6 +87,7 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
           return usd === undefined ? null : multiplyToMicros([usd]);
         },
         modelFor: (provider, requested) => providerModel(provider, config.models, requested),
+        lock: (name, signal) => lockFile(join(cacheDirectory(), "recording", `${name}.lock`), clock, signal),
         log,
       },
     }));

@@ -1,10 +1,11 @@
-import { closeSync, existsSync, openSync, readFileSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { closeSync, existsSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { DATA_FILES, parseServerFile, type ServerFile } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { fileIdentity } from "../kernel/files.ts";
+import { fileIdentity, makeDirectory } from "../kernel/files.ts";
+import { systemCodeOf } from "../kernel/system-errors.ts";
 
 const OWNER_PATIENCE_MS = 2000;
 const OWNER_POLL_MS = 50;
@@ -93,5 +94,42 @@ function readServerFile(directory: string): ServerFile | null {
     return parseServerFile(readFileSync(join(directory, DATA_FILES.server), "utf8"));
   } catch {
     return null;
+  }
+}
+
+const FILE_POLL_MS = 100;
+
+/**
+ * Waits until no other process of this machine holds the lock of a file, and takes it. The file is made for that, and its
+ * directory. Returns the function that removes the file and frees the lock; the operating system frees it when the process
+ * ends, however it ends. Throws system errors, those of SQLite, and the signal's reason.
+ */
+export async function lockFile(file: string, clock: Clock, signal: AbortSignal): Promise<() => void> {
+  await makeDirectory(dirname(file), 0o700);
+  for (;;) {
+    try {
+      writeFileSync(file, "", { flag: "wx", mode: 0o600 });
+    } catch (error) {
+      if (systemCodeOf(error) !== "EEXIST") throw error;
+    }
+    const before = fileIdentity(file);
+    const lock = new Sqlite(file, { timeout: 0 });
+    const free = () => {
+      try {
+        rmSync(file, { force: true });
+      } catch {
+        // On Windows an open file stays. The next owner takes it as it is.
+      }
+      lock.close();
+    };
+    let isOurs = false;
+    try {
+      // The opened file may have been removed since: no other process would see a lock on it.
+      isOurs = canBeOwned(lock) && fileIdentity(file) === before;
+    } finally {
+      if (!isOurs) lock.close();
+    }
+    if (isOurs) return free;
+    await clock.sleep(FILE_POLL_MS, signal);
   }
 }

@@ -31,6 +31,7 @@ describe("the embedded service", () => {
     const { code, stdout, stderr } = await runInProcess(["submit", "p.jsonl", "--data", data], { cwd });
     expect([code, stdout]).toEqual([0, "p-images\n"]);
     expect(stderr.match(NOTE)).toHaveLength(1);
+    expect(stderr).toContain("for real images set GEMINI_API_KEY to your key and add --upstream google, or");
     expect(readdirSync(join(cwd, "p-images", "images"))).toEqual(["item_000001-red-kite.png"]);
     expect(existsSync(join(data, "server.json"))).toBe(false);
     expect(statSync(data).mode & 0o777).toBe(0o700);

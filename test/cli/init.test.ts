@@ -106,13 +106,16 @@ describe("imgbatch init", () => {
     expect(await read(dir, "prompts-images/index.html")).toContain("2 images");
   });
 
-  it("[CLI-4] what it names after npx can be pasted, and the server of .mcp.json starts", async () => {
+  it("[CLI-4] what it names after npx can be pasted, also what a skill names, and the server of .mcp.json starts", async () => {
     const { dir, type } = await workshop({ isInstalled: false });
     const startsWith = async (npx: string) => {
-      const { text } = await type(`${npx} init --template mcp --force`);
+      const { text } = await type(`${npx} init --template mcp --template agent --force`);
       expect(text).toContain(`\n  ${npx} doctor\n`);
       const { command, args } = JSON.parse(await read(dir, ".mcp.json")).mcpServers.imgbatch;
       expect(await type(`${[command, ...args].join(" ")} < /dev/null`)).toMatchObject({ code: 0 });
+      const skill = await read(dir, ".agents/skills/imgbatch/SKILL.md");
+      expect(skill).toContain(`\n${npx} submit prompts.jsonl `);
+      expect(skill).not.toMatch(/^imgbatch |`imgbatch /m);
       await rm(join(dir, ".mcp.json"));
     };
     await startsWith("npx ./imgbatch.tgz");
@@ -371,6 +374,33 @@ describe("the templates", () => {
       expect(await pipeline()).toMatchObject({ code: 8, paid: 0 });
     });
   });
+
+  it.each([
+    { template: "github", file: ".github/workflows/images.yml" },
+    { template: "gitlab", file: ".gitlab-ci.yml" },
+    { template: "starter", file: "imgbatch.config.json" },
+  ])(
+    "[INIT-3] --template $template for another upstream than the file that is here has: exit 6, and nothing is written",
+    async ({ template, file }) => {
+      const dir = await tempDir();
+      const upstream = (name: string, ...more: string[]) =>
+        init(dir, "--template", template, "--upstream", name, ...more);
+      expect((await upstream("google")).code).toBe(0);
+      const before = await read(dir, file);
+      await rm(join(dir, "prompts.jsonl"));
+      const { code, stderr } = await upstream("bfl");
+      expect([code, await readdir(dir)]).toEqual([6, expect.not.arrayContaining(["prompts.jsonl"])]);
+      expect(stderr).toContain(`${file} exists already and is for google, not bfl. Nothing was written.`);
+      expect(stderr).toMatch(/ or replace it: imgbatch init .*--upstream bfl --force$/m);
+      expect(stderr).not.toContain("BFL_API_KEY");
+      expect(await upstream("google")).toMatchObject({ code: 0 });
+      expect(await read(dir, file)).toBe(before);
+      expect(await upstream("bfl", "--force")).toMatchObject({ code: 0 });
+      expect((await upstream("bfl")).stderr).toContain("BFL_API_KEY");
+      const isPipeline = template !== "starter";
+      expect((await upstream("bfl")).stderr.includes("the variable IMGBATCH_PACKAGE")).toBe(isPipeline);
+    },
+  );
 
   it("an upstream of this machine has no pipeline", async () => {
     const dir = await tempDir();

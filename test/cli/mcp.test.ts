@@ -119,8 +119,6 @@ async function start(...args: string[]) {
   return { client, call, until, close, kill, exited, errors: () => errors };
 }
 
-const idsOf = ({ json }: Pick<Told, "json">) =>
-  (json.batches as unknown as { id: string }[]).map(({ id }) => id);
 const spentOf = ({ json }: Pick<Told, "json">) =>
   (json as unknown as { budget: { spent: number } }).budget.spent;
 
@@ -271,6 +269,11 @@ describe("files of an agent lie below the root", { timeout: 60_000 }, () => {
       code: "INVALID_INPUT",
       details: [expect.stringContaining("data/credentials.json belongs to imgbatch itself")],
     });
+    writeFileSync(join(outside, "data/picture.png"), PNG);
+    writeFileSync(join(outside, "r.jsonl"), '{"prompt": "x", "reference_images": ["data/picture.png"]}\n');
+    expect((await call("check_prompts", { files: ["r.jsonl"] })).json.problems).toEqual([
+      "r.jsonl:1: reference_images[0]: data/picture.png belongs to imgbatch itself",
+    ]);
     for (const input of [
       { files: ["w.jsonl"], variables: { x: "@data/credentials.json" } },
       { files: ["data/credentials.json"] },
@@ -284,13 +287,24 @@ describe("files of an agent lie below the root", { timeout: 60_000 }, () => {
     expect(sent.map((line) => JSON.parse(line).prompt)).toEqual(["back\\", "slash\\,too"]);
   });
 
-  it("[MCP-2] --root is the working directory of all paths", async () => {
-    mkdirSync(path("inner"));
-    write("inner/q.jsonl", '{"prompt": "one"}\n');
-    const { call } = await start("--root", "inner");
-    const { json } = await call("submit", { files: ["q.jsonl"] });
-    expect(json).toMatchObject({ ok: true, directory: path("inner", "q-images") });
-    expect((await call("submit", { files: ["../p.jsonl"] })).json.error.code).toBe("OUTSIDE_ROOT");
+  it("[MCP-2] no link that takes the place of a run's folder leads its images out", async () => {
+    const { call, until } = await start();
+    await call("submit", { files: ["p.jsonl"] });
+    await until("p-images");
+    expect((await call("download", { target: "p-images" })).json.error).toBeUndefined();
+    mkdirSync(join(outside, "pictures"));
+    rmSync(path("p-images", "images"), { recursive: true });
+    symlinkSync(join(outside, "pictures"), path("p-images", "images"));
+    for (const [name, input] of [
+      ["download", { target: "p-images" }],
+      ["submit", { files: ["p.jsonl"] }],
+      ["retry", { directory: "p-images", include_lost: true }],
+    ] as const)
+      expect((await call(name, input)).json.error).toMatchObject({
+        code: "DIRECTORY_CONFLICT",
+        message: expect.stringContaining('has a link called "images"'),
+      });
+    expect(await readdir(join(outside, "pictures"))).toEqual([]);
   });
 });
 
@@ -385,20 +399,6 @@ describe("a person consents to a total, not the agent", { timeout: 90_000 }, () 
 });
 
 describe("a connection that is lost", { timeout: 120_000 }, () => {
-  it("[MCP-4] a killed server goes on at its next start, and the repeated call is free", async () => {
-    const config = [...useProgram(), "--max-cost", "0.24"];
-    const first = await start(...config);
-    const { json } = await first.call("submit", { files: ["p.jsonl"] });
-    await first.until("p-images");
-    await first.kill();
-    const second = await start(...config);
-    const again = await second.call("submit", { files: ["p.jsonl"] });
-    expect(again.json).toMatchObject({ replayed: true, budget: { spent: 2 * PRICE } });
-    expect(idsOf(again)).toEqual(idsOf({ json }));
-    expect((await second.call("download", { target: "p-images" })).json).toMatchObject({ ok: true });
-    expect(bill()).toEqual(["one", "two"]);
-  });
-
   it("[MCP-4] whenever it is killed, one batch is made, and the total is what it has cost", async () => {
     const config = [...useProgram(), "--max-cost", "0.24"];
     for (const delayMs of [0, 15, 40, 80, 150, 250]) {

@@ -215,6 +215,26 @@ it("[CLI-1] what is on disk is named: the folder, or the ZIP that was kept", asy
   expect(next(zip.stderr)).toMatch(/^next: look into zipped\/imgbatch_\w+\.zip \(/);
 });
 
+it("[CLI-1] what is no output directory of a run gets the runs that are here, or the way to make one", async () => {
+  const cli = await createCli();
+  const said = async (...args: string[]) => {
+    const { code, stderr } = await cli.here(args);
+    return [code, stderr];
+  };
+  const commands = [["pack"], ["open"], ["retry"], ["finish", "--upstream", "google"]];
+  for (const [name = "", ...flags] of commands) {
+    const none =
+      "There is no run directory nodir.\nnext: name the output directory of a run; imgbatch submit FILE makes one";
+    expect(await said(name, "nodir", ...flags)).toEqual([2, expect.stringContaining(none)]);
+  }
+  await writeFile(join(cli.cwd, "p.txt"), "a fox");
+  expect((await cli.here(["submit", "p.txt"])).code).toBe(0);
+  for (const [name = "", ...flags] of commands)
+    expect(await said(name, "nodir", ...flags)).toEqual([2, expect.stringContaining("such as p-images\n")]);
+  const ofBatch = /next: name .* such as p-images; imgbatch download imgbatch_a makes one of this batch\n/;
+  expect(await said("pack", "imgbatch_a")).toEqual([2, expect.stringMatching(ofBatch)]);
+});
+
 it("[CLI-1] with -q nothing but the error is said", async () => {
   const cli = await createCli({ failing: /bad/ });
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}\n{"prompt":"bad"}');

@@ -176,7 +176,7 @@ it("an id alone, a directory without prompts and a run that goes on cannot be re
   const id = cli.fake.batches[0]?.id ?? "";
   const byId = await cli.here(["retry", id]);
   expect(byId.code).toBe(2);
-  expect(byId.stderr).toContain("retry needs the output directory of the run");
+  expect(byId.stderr).toContain("This needs the output directory of the run, not the id");
   expect((await cli.here(["retry", "nowhere"])).stderr).toContain("There is no run directory nowhere.");
   await cli.here(["download", id, "-o", "copy"]);
   expect((await cli.here(["retry", "copy"])).code).toBe(2);

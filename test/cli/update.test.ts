@@ -1,7 +1,9 @@
-import { readdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
+import { runInProcess } from "../support/cli-in-process.ts";
+import { tempDir } from "../support/temp-dir.ts";
 
 const line = (custom_id: string, prompt = `a ${custom_id}`) => ({ custom_id, prompt });
 const PETS = [line("cat"), line("dog"), line("cow")];
@@ -110,6 +112,36 @@ it("images of an update that fail are retried alone, and an open update is finis
   expect(sent).toEqual([["cat", "dog", "cow"], ["dog", "hen"], ["hen"], ["yak"]]);
 });
 
+it.each([
+  [401, "INVALID_API_KEY", /give a key in IMGBATCH_API_KEY/],
+  [403, "BATCH_IMAGE_DISABLED", /ask the operator/],
+])(
+  "[RUN-8] an open batch that a %i refuses stays open, and the next command finds it",
+  async (status, code, what) => {
+    const cli = await edited();
+    cli.fake.options.failing = /none/;
+    await write(cli, PETS);
+    const cutOff = async (...command: string[]) => {
+      const refused = { status, body: { error: { code, message: "No." } } };
+      cli.fake.fault(/^POST/, ...Array(4).fill({ reset: "after" }), refused);
+      expect((await cli.here(command)).code).toBe(7);
+      const { code: exit, stderr } = await cli.here(command);
+      expect([exit, stderr]).toEqual([3, expect.stringMatching(what)]);
+      expect(stderr).toContain("then run the same command again: it continues where it stopped");
+      const { batches } = JSON.parse(await readFile(join(cli.cwd, "pets-images", "imgbatch.json"), "utf8"));
+      expect(batches.at(-1)).toMatchObject({ state: "unknown", id: null });
+      expect(
+        (await cli.here([...command, ...(command[0] === "retry" ? ["--include-refused"] : [])])).code,
+      ).toBe(0);
+    };
+    await cutOff("retry", "pets-images");
+    await write(cli, EDITED);
+    await cutOff("submit", "pets.jsonl", "--update");
+    const sent = cli.fake.batches.map(({ items }) => items.map((item) => item.custom_id));
+    expect(sent).toEqual([["cat", "dog", "cow"], ["dog"], ["dog", "hen"]]);
+  },
+);
+
 it("--dry-run ends as the submission itself would, and counts what it would send", async () => {
   const cli = await edited();
   const really = await cli.here(["submit", "pets.jsonl", "--json"]);
@@ -189,4 +221,20 @@ it("after refused prompts, submit and retry say where they stand and how to make
   ]);
   await writeFile(join(cli.cwd, "piped", "retry.jsonl"), '{"prompt": "a puppy"}');
   expect((await cli.here(words.slice(0, 6))).code).toBe(0);
+});
+
+it("[REPLAY-4] the next step after missing recordings is to record them, whatever command asked for them", async () => {
+  const cwd = await tempDir();
+  await mkdir(join(cwd, "pics"));
+  await writeFile(join(cwd, "imgbatch.config.json"), '{"replay": "pics"}');
+  await writeFile(join(cwd, "p.txt"), "a fox\nan owl\n");
+  const step = "next: to record what the upstream makes of them: imgbatch exec --replay DIR --record";
+  for (const [command, last] of [
+    [["submit", "p.txt"], "imgbatch retry --include-refused p-images"],
+    [["generate", "--file", "p.txt", "-o", "out"], "and the same command"],
+  ] as const) {
+    const { code, stderr } = await runInProcess([...command, "--data", join(cwd, "data")], { cwd });
+    expect([code, stderr]).toEqual([5, expect.stringContaining(step)]);
+    expect(stderr).toContain(` -- ${last}\n`);
+  }
 });

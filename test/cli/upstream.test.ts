@@ -11,6 +11,7 @@ import { createProviders } from "../../src/providers/registry.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { FakeProvider, tinyPng } from "../support/fake-provider.ts";
 import { listening } from "../support/listening.ts";
+import { startFakeUpstream } from "../support/openai-upstream.ts";
 import { startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -167,40 +168,6 @@ describe("--upstream", () => {
   });
 });
 
-/** An upstream of the OpenAI type that refuses every key but the second one. */
-async function startKeyedUpstream() {
-  const image = (await tinyPng()).toString("base64");
-  const server = createServer((request, response) => {
-    request.resume().on("end", () => {
-      const isRight = request.headers.authorization === "Bearer second-key";
-      const body = isRight ? { data: [{ b64_json: image }] } : { error: { message: "Incorrect API key" } };
-      response
-        .writeHead(isRight ? 200 : 401, { "content-type": "application/json" })
-        .end(JSON.stringify(body));
-    });
-  });
-  return `${await listening(server)}/v1`;
-}
-
-it("a refused key parks the batch and ends submit, wait and retry with 3; with a right key the same command goes on", async () => {
-  const { cwd, run } = await workplace();
-  const baseUrl = await startKeyedUpstream();
-  const card = { name: "card", type: "openai", baseUrl, models: ["*"], apiKeyEnv: "CARD_KEY", free: true };
-  writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers: [{ ...card, rateMultiplier: 0 }] }));
-  vi.stubEnv("CARD_KEY", "first-key");
-  for (const args of [SUBMIT, ["wait", "out"], SUBMIT]) {
-    const { code, stderr } = await run(...args);
-    expect([args, code]).toEqual([args, 3]);
-    expect(stderr).toMatch(/imgbatch_\w+ is parked until the configuration changes\. card: /);
-    expect(stderr).toMatch(
-      /next: set a key that the upstream takes in the variable of the provider \(after a change at the upstream: imgbatch providers --probe .*\), then run/,
-    );
-  }
-  vi.stubEnv("CARD_KEY", "second-key");
-  const { code, stderr } = await run(...SUBMIT);
-  expect([code, stderr]).toEqual([0, expect.stringContaining("1 of 1 images on disk and verified")]);
-});
-
 it("a server on this machine that does not run ends each command at once; once it runs, the same command goes on", async () => {
   const { cwd, run } = await workplace();
   const server = createServer();
@@ -243,14 +210,9 @@ it("a server on this machine that does not run ends each command at once; once i
 it("the owner reads what the upstream says, in at most two lines and without keys", async () => {
   const { cwd, run } = await workplace();
   const message = "The model is overloaded (sk-abcdef0123456789).\nTry again later.\nA third line.";
-  const baseUrl = `${await listening(
-    createServer((_request, response) => {
-      response
-        .writeHead(503, { "content-type": "application/json" })
-        .end(JSON.stringify({ error: { message } }));
-    }),
-  )}/v1`;
-  const card = { name: "card", type: "openai", baseUrl, models: ["*"], free: true };
+  const upstream = await startFakeUpstream();
+  upstream.refusal = { status: 503, message };
+  const card = { name: "card", type: "openai", baseUrl: upstream.url, models: ["*"], free: true };
   writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify({ providers: [card] }));
   const words = "card failed (HTTP 503): The model is overloaded ([API key]). Try again later.";
   const generated = await run("generate", "a fox", "-o", "fox.png", "--retries", "0");
@@ -269,20 +231,35 @@ describe("a provider that cannot be used", () => {
     ["generate", "--file", "p.jsonl", "-o", "many"],
   ];
 
-  it("ends every command that wants its images with 3, names the reason, and creates nothing", async () => {
+  it("parks the batch when its key is refused: every command that wants images ends with 3 and creates nothing, until the key is right", async () => {
     const { cwd, run } = await workplace();
-    const baseUrl = await startKeyedUpstream();
-    const card = { name: "card", type: "openai", baseUrl, apiKeyEnv: "CARD_KEY" };
-    writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers: [card] }));
+    const upstream = await startFakeUpstream();
+    upstream.refusal = { status: 401, message: "Incorrect API key" };
+    const use = { baseUrl: upstream.url, models: ["*"], apiKeyEnv: "CARD_KEY" };
+    const card = { name: "card", type: "openai", free: true, ...use };
+    writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers: [{ ...card, rateMultiplier: 0 }] }));
     vi.stubEnv("CARD_KEY", "first-key");
-    for (const args of [SUBMIT, SUBMIT, ...asking]) {
-      const { code, stderr } = await run(...args, "--max-cost", "1");
+    for (const args of [SUBMIT, ["wait", "out"], SUBMIT]) {
+      const { code, stderr } = await run(...args);
       expect([args, code]).toEqual([args, 3]);
-      expect(stderr).toContain("card: does not accept the key (HTTP 401)");
+      expect(stderr).toMatch(/imgbatch_\w+ is parked until the configuration changes\. card: /);
+      expect(stderr).toMatch(
+        /next: set a key that the upstream takes in the variable of the provider \(after a change at the upstream: imgbatch providers --probe .*\), then run/,
+      );
+    }
+    for (const args of asking) {
+      const { code, stderr } = await run(...args);
+      expect([args, code, stderr]).toEqual([
+        args,
+        3,
+        expect.stringContaining("card: does not accept the key (HTTP 401)"),
+      ]);
     }
     for (const name of ["other", "fox.png", "many"]) expect(existsSync(join(cwd, name))).toBe(false);
     vi.stubEnv("CARD_KEY", "second-key");
-    expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(0);
+    upstream.refusal = null;
+    const { code, stderr } = await run(...SUBMIT);
+    expect([code, stderr]).toEqual([0, expect.stringContaining("1 of 1 images on disk and verified")]);
   });
 
   it("also beside one that can, and when a service of another process lacks the key", async () => {

@@ -188,8 +188,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       ["a owl in winter", "16:9", "high", 7],
     ]);
     const [batch] = (await (await service.ask("")).json()).data;
-    const { data } = await (await service.ask(`/${batch.id}/items`)).json();
-    expect(data.map(({ custom_id }: { custom_id: string }) => custom_id)).toEqual([
+    expect((await service.items(batch.id)).map(({ custom_id }) => custom_id)).toEqual([
       "1-fox-winter",
       "1-fox-summer",
       "1-owl-winter",
@@ -262,10 +261,18 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       page.getByRole("button", { name: "Download ZIP" }).click(),
     ]);
     expect(download.suggestedFilename()).toBe("animals.zip");
-    const names = [...(await readZip(await readFile(await download.path()))).keys()];
-    expect(names).toEqual(
-      [other, MODEL].flatMap((model) => [1, 2].map((n) => `${model}/item_00000${n}.png`)),
-    );
+    const zip = await readZip(await readFile(await download.path()));
+    const images = [other, MODEL].flatMap((model) => [1, 2].map((n) => `${model}/item_00000${n}.png`));
+    expect([...zip.keys()]).toEqual([...images, "manifest.json"]);
+    const { batches, files } = JSON.parse(String(zip.get("manifest.json")));
+    const sent = (await (await service.ask("")).json()).data;
+    for (const { batch_id, model } of batches)
+      expect(sent).toContainEqual(expect.objectContaining({ id: batch_id, model }));
+    expect(files.map((file: { filename: string }) => file.filename)).toEqual(images);
+    expect(files[3]).toMatchObject({
+      ...{ custom_id: "item_000002", prompt: "an owl", model: MODEL, batch_id: batches[1].batch_id },
+      sha256: sha256(zip.get(images[3] ?? "") ?? Buffer.of()),
+    });
     await page.locator(".tile-open").first().click();
     const large = page.getByRole("dialog", { name: "Image item_000001" });
     await large.getByText(other, { exact: true }).waitFor();
@@ -337,6 +344,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       "fox.png",
       "item_000002.png",
       "item_000003.png",
+      "manifest.json",
     ]);
     await page.getByText("1 retry").click();
     expect(await page.locator(".history li").count()).toBe(2);
@@ -402,7 +410,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       page.getByRole("button", { name: "Download 2 ZIPs" }).click(),
     ]);
     const names = [...(await readZip(await readFile(await first.path()))).keys()];
-    expect(names).toEqual(["item_000001.png", "item_000002.png"]);
+    expect(names).toEqual(["item_000001.png", "item_000002.png", "manifest.json"]);
     await expect.poll(() => downloads).toEqual(["birds (1 of 2)-1-of-2.zip", "birds (1 of 2)-2-of-2.zip"]);
   });
 
@@ -591,7 +599,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect(await page.locator("body").innerText()).not.toContain("$");
   });
 
-  it("one image is made, made again, and edited", async () => {
+  it("one image is made, made again, and edited; a file of prompts that is dropped there opens the form with it", async () => {
     const provider = new FakeProvider();
     const service = await startService({ providers: [provider] });
     const page = await openConsole(service);
@@ -612,6 +620,12 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       ["in autumn", 1],
     ]);
     expect(await findBarriers(page)).toEqual([]);
+
+    await dropFiles(page, ".drop", { "animals.txt": "a fox\nan owl", "start.png": await tinyPng(9) });
+    await page.getByRole("heading", { name: "New batch" }).waitFor();
+    await page.getByText("2 images", { exact: true }).waitFor();
+    expect(await page.getByRole("textbox", { name: "Prompts" }).inputValue()).toBe("a fox\nan owl");
+    await page.getByRole("button", { name: "Remove start.png" }).waitFor();
   });
 
   it("a draft whose answer was lost is sent again, and makes one batch", async () => {

@@ -198,14 +198,6 @@ it("[HTTP-7] a refusal in the service's own words is no unknown outcome, whateve
   await expect(create(http)).rejects.toMatchObject({ code: "BATCH_IMAGE_INSUFFICIENT_BALANCE" });
 });
 
-it("a create whose answer was lost is asked again with the same key and finds its batch", async () => {
-  const { fake, http } = await wire();
-  fake.fault(/^POST/, { reset: "after" });
-  expect(await create(http)).toMatchObject({ replayed: true });
-  expect(fake.batches).toHaveLength(1);
-  expect(fake.requests.map((request) => request.headers["idempotency-key"])).toEqual(["key-1", "key-1"]);
-});
-
 it("an aborted request ends with the reason of the signal, also in a pause and in the middle of a body", async () => {
   const { fake, http } = await wire();
   const reason = new Error("stop");

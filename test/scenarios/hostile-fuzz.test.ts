@@ -306,8 +306,7 @@ interface Sent {
 async function expectToBeStored(service: TestService, id: string, sent: Sent): Promise<void> {
   const batch = await service.batch(id);
   if (sent.metadata) expect(batch.metadata).toEqual(sent.metadata);
-  const list = (await (await service.ask(`/${id}/items`)).json()) as { data: { custom_id: string }[] };
-  const ids = list.data.map((item) => item.custom_id);
+  const ids = (await service.items(id)).map((item) => item.custom_id);
   const [first] = sent.items;
   const isSingle = (first?.output_count ?? 1) === 1;
   if (first?.custom_id != null && isSingle) expect(ids[0]).toBe(first.custom_id);

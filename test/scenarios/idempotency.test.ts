@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { BatchObject } from "../../src/contract/batch-api.ts";
 import { inputsPrefix } from "../../src/domain/batches/create-batch.ts";
-import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
@@ -20,7 +19,7 @@ const all = (service: TestService, bodies: readonly object[], headers: Record<st
 
 async function books(service: TestService) {
   const { stores, blobs } = await openBeside(service.data);
-  expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  await service.expectBooks();
   const kinds = (await stores.read.ledger.list({})).map((entry) => entry.kind);
   return {
     batches: await stores.read.batches.all(),

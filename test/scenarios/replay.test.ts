@@ -159,6 +159,28 @@ describe("record and replay", () => {
     expect(await names()).toHaveLength(6);
   });
 
+  it("[REPLAY-5] commands that record the same at the same time pay for it once, and a killed one keeps none of them waiting", async () => {
+    const slow: Behaviour = async (exchange) => {
+      await exchange.read();
+      await exchange.pause(1500);
+      exchange.send(await exchange.make());
+    };
+    const { upstream, cwd, record, names } = await team(slow);
+    const ask = `print(await openai("a red fox"));`;
+    const options = ["--config", "team.json", "--replay", "pics", "--record", "--max-cost", "5"];
+    const command = ["--", process.execPath, "--input-type=module", "-e", PROGRAMS + ask];
+    const env = cleanEnvironment({ HOME: cwd, TMPDIR: cwd, GEMINI_API_KEY: NATIVE_KEY });
+    const killed = startNode([BIN, "exec", ...options, ...command], { cwd, env });
+    await expect.poll(() => upstream.asked("a red fox")).toBe(1);
+    const both = [record(ask), record(ask)];
+    killed.child.kill("SIGKILL");
+    const [one, other] = await Promise.all(both);
+    expect(one?.told).toEqual(other?.told);
+    expect([one?.stderr, other?.stderr].join()).not.toContain("asked twice");
+    expect(upstream.asked("a red fox")).toBe(2);
+    expect(await names()).toHaveLength(2);
+  });
+
   it("[REPLAY-5] an image that is paid for is recorded when its caller has gone, and the command too", async () => {
     const slow: Behaviour = async (exchange) => {
       await exchange.read();
@@ -192,6 +214,25 @@ describe("record and replay", () => {
     }
     expect(second.told[0]).toEqual(first.told[0]);
     expect([upstream.asked("a red fox"), upstream.asked("an owl")]).toEqual([1, 0]);
+  });
+
+  it("[REPLAY-3] a request that holds a key is refused before it is paid, and the key is written nowhere", async () => {
+    const { upstream, cwd, record, names } = await team();
+    const ask = `
+      for (const secret of [key, "${NATIVE_KEY}"]) print(await native("a fox with " + secret));
+      print(await native("a fox"));`;
+    const { code, told, stderr } = await record(ask);
+    const refused = expect.stringMatching(
+      /^400 .*a-fox-with-(imgb|api-key)-[0-9a-f]{16}\.json cannot be recorded: prompt holds an API key/,
+    );
+    expect([code, told]).toEqual([0, [refused, refused, [expect.any(String)]]]);
+    expect(upstream.requests.filter(({ kind }) => kind === "images")).toHaveLength(1);
+    const files = await Promise.all(
+      (await names()).map((name) => readFile(join(cwd, "pics", name), "latin1")),
+    );
+    expect(files).toHaveLength(2);
+    const written = [...(await names()), ...files, JSON.stringify(told), stderr].join("\n").toLowerCase();
+    expect(written).not.toMatch(/aizasyfake|imgb_[a-z0-9]{8}/);
   });
 
   it("[REPLAY-5] a kill while recording leaves whole recordings, and the next run makes the rest", async () => {

@@ -128,10 +128,8 @@ describe("a running service", () => {
     allowSecret(written);
     const { id } = await service.submit({ model: MODEL, items: [{ prompt: `paint ${written}` }] });
     await service.until(id);
-    const { data } = (await (await service.ask(`/${id}/items`)).json()) as {
-      data: { prompt_preview: string }[];
-    };
-    expect(data[0]?.prompt_preview).toBe(`paint ${written}`);
+    const [item] = await service.items(id);
+    expect(item?.prompt_preview).toBe(`paint ${written}`);
     expect(logLines.join("")).not.toContain(written);
   });
 

@@ -3,8 +3,9 @@ import { createServer } from "node:http";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { parseCredentials } from "../../src/contract/data-directory.ts";
+import { runInProcess } from "../support/cli-in-process.ts";
 import { listening } from "../support/listening.ts";
-import { BIN, cleanEnvironment, imgbatch, startNode } from "../support/processes.ts";
+import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { OPENAI_KEY } from "../support/upstreams/openai.ts";
 import { startFake } from "../upstreams/services.ts";
@@ -65,9 +66,8 @@ async function serve(variables: Record<string, string>) {
     return running.exited;
   };
   const submit = (...more: string[]) =>
-    imgbatch(["submit", "prompts.txt", "-o", "out", "--model", "painter", ...more], {
+    runInProcess(["submit", "prompts.txt", "-o", "out", "--model", "painter", "--data", data, ...more], {
       cwd,
-      env: cleanEnvironment({ IMGBATCH_DATA: data }),
     });
   return { fake, url, apiKey, stop, submit };
 }

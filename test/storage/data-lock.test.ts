@@ -47,7 +47,6 @@ describe("a service whose files are replaced by copies of them", () => {
   it.each([
     ["the lock", ["lock.db"]],
     ["the database", database],
-    ["both", ["lock.db", ...database]],
   ])("stops with an error that names the file: %s", async (_, names) => {
     const data = await tempDir();
     const serve = startNode([BIN, "serve", "--port", "0", "--data", data]);

@@ -195,8 +195,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.withStatus(["queued", "failed"]);
     await read.batches.withStatus([]);
     await read.batches.latest(2);
-    await read.batches.retriesOf("key1", ["b1", "b2"]);
-    await read.batches.retriesOf("key1", []);
+    await read.batches.retriesOf("key1", ["b1", "b2"], 100);
+    await read.batches.retriesOf("key1", [], 100);
     await read.batches.unmadeByOthers(["p"]);
     await read.batches.unmadeByOthers([]);
     await read.batches.endedSince(5, ["failed"]);

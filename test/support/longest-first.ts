@@ -4,11 +4,16 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** Seconds that files take which wait, or start programs, for longer than their size says. Roughly, in a whole run. */
 const SECONDS: Record<string, number> = {
+  "cli/mcp": 15,
+  "cli/finish": 14,
+  "cli/init": 13,
+  "scenarios/replay": 15,
+  "scenarios/realtime-kill": 12,
   "console/console": 40,
   "service/roles": 35,
   "storage/postgres": 28,
   "scenarios/disk-errors": 15,
-  "scenarios/kill-runs": 20,
+  "scenarios/kill-runs": 30,
   "upstreams/two-upstreams": 11,
   "providers/command/run-program": 10,
   "scenarios/live-view-terminal": 10,

@@ -1,9 +1,10 @@
-import { onTestFinished } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
 import type { StoragePlaces } from "../../src/config/storage-places.ts";
-import type { BatchObject } from "../../src/contract/batch-api.ts";
+import type { BatchObject, ItemObject } from "../../src/contract/batch-api.ts";
 import { type BatchStatus, isTerminal } from "../../src/contract/statuses.ts";
 import { issueKey, openAccount } from "../../src/domain/accounts.ts";
+import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
@@ -22,6 +23,7 @@ import { gate } from "./gate.ts";
 import { putDatabase } from "./made-database.ts";
 import { watchText } from "./secrets.ts";
 import { tempDir } from "./temp-dir.ts";
+import { watchAnswers } from "./watched-answers.ts";
 
 export interface TestService extends LocalService {
   data: string;
@@ -31,6 +33,10 @@ export interface TestService extends LocalService {
   /** Creates a batch and answers it; fails the test on any other answer. */
   submit(body: object, headers?: Record<string, string>): Promise<BatchObject>;
   batch(id: string): Promise<BatchObject>;
+  /** The items of a batch, at most 200. */
+  items(id: string): Promise<ItemObject[]>;
+  /** Fails the test unless its books agree with all that it keeps. */
+  expectBooks(): Promise<void>;
   /** Makes the failed items again, as `ask` does. Throws the error of the answer. */
   retry(id: string): Promise<BatchObject>;
   setPaused(isPaused: boolean): Promise<void>;
@@ -69,8 +75,13 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     random: () => 0.5,
     ...(options.clock ? { clock: options.clock } : {}),
   });
+  const unwatch = watchAnswers(service.url);
   let closing: Promise<void> | null = null;
-  const close: Service["close"] = (...how) => (closing ??= service.close(...how));
+  const close: Service["close"] = (...how) => {
+    unwatch();
+    closing ??= service.close(...how);
+    return closing;
+  };
   onTestFinished(() => close(0));
 
   const ask = (path: string, init: RequestInit = {}) =>
@@ -101,6 +112,11 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
       return (await answer.json()) as BatchObject;
     },
     batch,
+    items: async (id) => (await (await ask(`/${id}/items?limit=200`)).json()).data,
+    expectBooks: async () => {
+      const { stores, blobs } = await openBeside(data);
+      expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    },
     retry: async (id) => {
       const answer = await ask(`/${id}/retry`, { method: "POST" });
       const body = await answer.json();

@@ -3,6 +3,7 @@ import { forgetKeys } from "../../src/kernel/hide-keys.ts";
 import { skipLeftOut } from "./cluster/left-out.ts";
 import { seedRandomCases } from "./fuzz-runs.ts";
 import { forgetSecrets, takeFindings } from "./secrets.ts";
+import { takeFaults } from "./watched-answers.ts";
 import "./once-a-process.ts";
 
 /** The handles that a test file must not leave behind. Sockets and pipes of the test runner itself are no such handles. */
@@ -27,6 +28,7 @@ afterAll(async () => {
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
   expect(leftBehind(), "handles that this file left open").toEqual([]);
+  expect(await takeFaults(), "answers that are not as the API is described").toEqual([]);
   expect(takeFindings(), "secrets that were written or told").toEqual([]);
 });
 

@@ -1,6 +1,5 @@
 import { onTestFinished } from "vitest";
 import { type EntryOf, type ProviderType, providerEntrySchema } from "../../src/contract/provider-entries.ts";
-import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 
 /** A PNG of one pixel. */
 export const PNG = Buffer.from(
@@ -17,15 +16,4 @@ export function entryOf<Type extends ProviderType>(type: Type, fields: object): 
 export function closing<T extends { close(): Promise<void> }>(closable: T): T {
   onTestFinished(() => closable.close());
   return closable;
-}
-
-/** The error of a call that must fail, as far as health and callers see it. */
-export async function failureOf(call: Promise<unknown>) {
-  const error = await call.then(
-    () => null,
-    (caught: unknown) => caught,
-  );
-  if (!(error instanceof ProviderError)) throw error ?? new Error("the call did not fail");
-  const { code, message, trouble, retryable, retryAfterMs } = error;
-  return { code, message, trouble, retryable, retryAfterMs };
 }

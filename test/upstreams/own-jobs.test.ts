@@ -10,7 +10,8 @@ import { createNativeBatchAdapter } from "../../src/providers/native/jobs.ts";
 import { createOpenaiBatchAdapter } from "../../src/providers/openai/jobs.ts";
 import { createProviders } from "../../src/providers/registry.ts";
 import { asJobProvider } from "../../src/providers/upstream/job-provider.ts";
-import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { openAdmin } from "../../src/service/admin.ts";
+import { FakeProvider, FakeUpstream, made, tinyPng } from "../support/fake-provider.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 
 /** Draws an image that shows how many references it had. */
@@ -112,5 +113,33 @@ it.each(["native", "openai", "native-batch", "openai-batch"])(
       ...Object.entries(said),
       ["a fox", undefined],
     ]);
+  },
+);
+
+it.each(["native", "native-batch"])(
+  "[OPT-6] a service asks another one for a seed only for a further output, and only where the other's list has it (%s)",
+  async (type) => {
+    const seedsOf = async (provider: FakeProvider) => {
+      const far = await startTestService({ providers: [provider] });
+      const admin = await openAdmin({ directory: far.data });
+      await admin.topUp("default", 5_000_000, { isReal: true });
+      await admin.close();
+      const jobs = type.endsWith("-batch") ? { pollSeconds: 0.05 } : {};
+      const written = { type, name: "far", baseUrl: far.url, apiKeyEnv: "FAR_KEY", free: true, ...jobs };
+      const secret = (name: string) => (name === "FAR_KEY" ? far.credentials.api_key : null);
+      const { simulate } = parseConfig({}, "test");
+      const deps = { clock: systemClock, simulate, secret, decoding: new Decoding() };
+      const providers = await createProviders([providerEntrySchema.parse(written)], deps);
+      const config = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
+      const near = await startTestService({ providers, config });
+      const { id } = await near.submit({ model: MODEL, items: [{ prompt: "a fox", output_count: 3 }] });
+      expect(await near.until(id)).toMatchObject({ success_count: 3 });
+      const { data } = (await (await near.ask(`/${id}/items`)).json()) as { data: ItemObject[] };
+      const sent = provider.requests.flatMap(({ asked }) => asked?.seed ?? []);
+      if (type === "native") expect(data.flatMap(({ seed }) => seed ?? []).sort()).toEqual([...sent].sort());
+      return new Set(sent).size;
+    };
+    expect(await seedsOf(new FakeProvider())).toBe(2);
+    expect(await seedsOf(new FakeUpstream("far"))).toBe(0);
   },
 );

@@ -1,19 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { ItemObject } from "../../src/contract/batch-api.ts";
-import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { FakeProvider, FakeUpstream, made, tinyPng, troubled } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { content, errorOf, generate, imagePart } from "../support/realtime.ts";
-import {
-  items,
-  MODEL,
-  openBeside,
-  otherKey,
-  startTestService,
-  type TestService,
-} from "../support/service.ts";
+import { items, MODEL, otherKey, startTestService, type TestService } from "../support/service.ts";
 
 const SECOND_MS = 1000;
 const HOUR_MS = 3_600_000;
@@ -30,10 +21,6 @@ function start(
   return startTestService({ providers, config: { models: MODELS, limits: { outageHours } }, ...rest });
 }
 
-async function itemsOf(service: TestService, id: string): Promise<ItemObject[]> {
-  return ((await (await service.ask(`/${id}/items?limit=200`)).json()) as { data: ItemObject[] }).data;
-}
-
 /** Lets time pass until the batch has ended. */
 async function untilEnded(service: TestService, id: string, clock: FakeClock) {
   await expect
@@ -46,11 +33,6 @@ async function untilEnded(service: TestService, id: string, clock: FakeClock) {
     )
     .toBe("completed");
   return service.batch(id);
-}
-
-async function expectBooks(service: TestService) {
-  const { stores, blobs } = await openBeside(service.data);
-  expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
 }
 
 describe("an upstream that cannot be used", () => {
@@ -92,7 +74,7 @@ describe("an upstream that cannot be used", () => {
     expect(upstream.requests).toHaveLength(soFar);
     const ended = await untilEnded(service, id, clock);
     expect(ended).toMatchObject({ success_count: 3, waiting: null });
-    await expectBooks(service);
+    await service.expectBooks();
   });
 
   it.each([
@@ -110,7 +92,7 @@ describe("an upstream that cannot be used", () => {
     const service = await start([upstream], { clock });
     const { id } = await service.submit({ model: MODEL, items: items(20) });
     expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 20, fail_count: 0 });
-    const marked = (await itemsOf(service, id)).filter(({ notes }) =>
+    const marked = (await service.items(id)).filter(({ notes }) =>
       notes.some((note) => note.startsWith(MARK)),
     );
     expect(marked.length).toBeLessThanOrEqual(mostMarked);
@@ -143,9 +125,9 @@ describe("an upstream that cannot be used", () => {
     expect(await service.batch(id)).toMatchObject({ status: "running" });
     clock.advance(HOUR_MS + 1);
     expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 0, fail_count: 2 });
-    const [item] = await itemsOf(service, id);
+    const [item] = await service.items(id);
     expect(item?.error).toMatchObject({ source: "provider", message: expect.stringContaining("credential") });
-    await expectBooks(service);
+    await service.expectBooks();
   });
 
   it("the wait begins anew after a success", async () => {

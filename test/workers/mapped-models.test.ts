@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { FakeProvider } from "../support/fake-provider.ts";
-import { items, startTestService, type TestService } from "../support/service.ts";
+import { items, startTestService } from "../support/service.ts";
 
 const config = {
   models: [
@@ -9,9 +9,6 @@ const config = {
     { id: "b", prices: { "1K": 3 } },
   ],
 };
-
-const itemsOf = async (service: TestService, id: string) =>
-  ((await (await service.ask(`/${id}/items`)).json()) as { data: object[] }).data;
 
 describe("a batch of a mapped model", () => {
   it("a batch of a mapped model goes to the provider of the other model, and keeps its own price", async () => {
@@ -59,7 +56,7 @@ describe("a batch of a mapped model", () => {
     const service = await startTestService({ providers: [provider], config });
     const { id } = await service.submit({ model: "a", items: items(3) });
     await service.until(id);
-    expect(await itemsOf(service, id)).toMatchObject([
+    expect(await service.items(id)).toMatchObject([
       { status: "success", model_version: "fake/1" },
       { status: "failed", model_version: "guard/2", error: { code: "SAFETY_BLOCKED" } },
       { status: "success", model_version: null },

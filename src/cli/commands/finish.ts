@@ -28,7 +28,7 @@ import type { ConnectedService } from "../connect/connection.ts";
 import { describeFinished, finishRun, workInRun } from "../finish-run.ts";
 import { pollInterval, timeLimit } from "../interruption.ts";
 import { choiceOption, flagOption, positiveDurationOption, textOption } from "../options.ts";
-import { ownIds, rememberedUpstream, resolveTarget, unknownRun } from "../targets.ts";
+import { noRun, ownIds, rememberedUpstream, resolveTarget, unknownRun } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
 
 export const command: CommandDetails = {
@@ -353,10 +353,7 @@ async function readFinishOptions(context: CommandContext) {
     throw new ImgbatchError("USAGE", message, { param: "--upstream" });
   }
   const target = await resolveTarget(shownDir, cwd);
-  if (target.run === null) {
-    const message = `finish needs the output directory of a run, and ${JSON.stringify(shownDir)} is none.`;
-    throw new ImgbatchError("USAGE", message);
-  }
+  if (target.run === null) throw noRun(shownDir, cwd, "it has the prompts");
   const { upstream } = rememberedUpstream([target]);
   const others = upstream == null ? [] : [upstream.name, ...(upstream.besides ?? [])];
   if (upstream != null && !UPSTREAM_NAMES.includes(name)) choiceOption(options, "upstream", UPSTREAM_NAMES);

@@ -2,15 +2,13 @@ import { join, resolve } from "node:path";
 import { createRateLimiter } from "../../client/realtime.ts";
 import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
-import { isOutOfCapacity } from "../../http/retries.ts";
-import { shellWord } from "../../kernel/command-line.ts";
 import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { optionFields, withoutDefaults } from "../../prompts/options.ts";
 import { Problems } from "../../prompts/problems.ts";
 import { withRunLock } from "../../runs/directory/claim.ts";
 import { damaged, readRunInput, requireUndamaged } from "../../runs/directory/input.ts";
-import { IMAGES_FOLDER, INPUT_FILE } from "../../runs/directory/names.ts";
+import { INPUT_FILE } from "../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../../runs/directory/results.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import {
@@ -30,21 +28,14 @@ import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { failureLines, paidTwiceNote, retryLostStep } from "../finish-run.ts";
+import { failureLines, paidTwiceNote } from "../finish-run.ts";
 import { stopReason } from "../interruption.ts";
 import { flagOf, flagOption, usdOption } from "../options.ts";
 import { type Judgement, judgeFailed } from "../output/batches.ts";
 import { exitCodeOf, originLines } from "../output/finish.ts";
-import {
-  adviceByKind,
-  defaultRunDirectory,
-  lookInto,
-  NO_CAPACITY_ADVICE,
-  nextCommand,
-  type Whereabouts,
-  whenBilled,
-} from "../output/next-step.ts";
+import { defaultRunDirectory } from "../output/next-step.ts";
 import { fetchAgain, writeRunReports } from "../output/reports.ts";
+import { nextOfImages, remakeElsewhere } from "../output/run-steps.ts";
 import { chooseUpstream } from "../targets.ts";
 import type { GenerateOptions } from "./generate-options.ts";
 import { readVariableRules } from "./input-options.ts";
@@ -197,8 +188,8 @@ async function makeRun(
     // `withService` replaces a borrowed service that ended, and runs this work again.
     if (outcome.stop?.code === "SERVICE_GONE") throw outcome.stop;
     if (!signal.aborted) {
-      const made = { dir: shownDir, model: model.id, upstream: service.upstream };
-      const fetching = outcome.hasRetry ? retryOf(made) : fetchAgain(outcome, shownDir).retryCommand;
+      const made = { shownDir, remake: "generate", model: model.id, upstream: service.upstream } as const;
+      const fetching = outcome.hasRetry ? remakeElsewhere(made) : fetchAgain(outcome, shownDir).retryCommand;
       const retryCommand = outcome.stop === null ? (fetching ?? null) : null;
       await writeRunReports(context, {
         outcome,
@@ -223,7 +214,7 @@ function describeMany(
   dir: string,
   outcome: EndedImages & { model: string; upstream: string | null },
 ): CommandResult {
-  const { cost, lines, stop, keptCount, hasRetry, model, upstream } = outcome;
+  const { cost, lines, stop, keptCount, hasRetry } = outcome;
   const success = lines.filter((line) => line.files.length > 0).length;
   const failures = lines.filter((line) => line.error !== undefined);
   const counts = {
@@ -234,6 +225,7 @@ function describeMany(
   };
   for (const line of [...failureLines(lines), ...paidTwiceNote(lines, dir)]) output.note(line);
   const { exitCode, error } = judgeImages(outcome, counts);
+  const failure = exitCode === EXIT_CODES.temporary.code ? outcome.failure : null;
   if (error !== null && stop !== null) {
     output.note(`error: ${error.message}`);
     for (const line of originLines(stop)) output.note(line);
@@ -260,7 +252,11 @@ function describeMany(
       ...(error === null ? {} : { error }),
     },
     lines: [dir],
-    next: nextStep({ dir, model, upstream }, exitCode, outcome, global),
+    next: nextOfImages(
+      { ...outcome, shownDir: dir, remake: "generate" },
+      { stop, failure, exitCode },
+      global,
+    ),
   };
 }
 
@@ -298,50 +294,6 @@ function stopMessage({ abandonedCount, cost }: EndedImages, stop: ImgbatchError)
   if (why === null) return stop.message;
   const bill = cost?.isPlay ? "" : " and may be billed";
   return `${why}; ${counted(abandonedCount, "request")} ${abandonedCount === 1 ? "was" : "were"} under way${bill}.`;
-}
-
-function nextStep(made: MadeImages, exitCode: number, outcome: RealtimeOutcome, where: Whereabouts): string {
-  const { dir } = made;
-  const { stop, hasRetry, failure } = outcome;
-  if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
-  if (stop?.code === "PROVIDER_UNREACHABLE" && stop.advice !== undefined) return stop.advice;
-  const again = "run the same command again: it makes only what is missing";
-  const error = stop ?? (exitCode === EXIT_CODES.temporary.code ? failure : null);
-  const byKind = error === null ? null : adviceByKind(error, { where, paysAgain: true }, again);
-  if (byKind !== null) return byKind;
-  if (exitCode === EXIT_CODES.ok.code)
-    return `${lookInto(dir, IMAGES_FOLDER)} (running the same command again makes no image twice)`;
-  if (stop === null && exitCode !== EXIT_CODES.temporary.code) {
-    const look = hasRetry ? `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ` : "";
-    const steps = [
-      ...(hasRetry ? [retryOf(made, where)] : []),
-      ...(outcome.lines.some((line) => stands(line, "lost")) ? [retryLostStep(dir, where)] : []),
-    ];
-    return `${look}${steps.join("; ")}`;
-  }
-  const hasToChange = [
-    EXIT_CODES.auth.code,
-    EXIT_CODES.money.code,
-    EXIT_CODES.usage.code,
-    EXIT_CODES.saving.code,
-  ];
-  if (hasToChange.some((code) => code === exitCode)) return `fix that, then ${again}`;
-  return error === null ? again : `${again}${whenBilled(error.code)}`;
-}
-
-/** The model and upstream that made the images of a run, and its directory. */
-interface MadeImages {
-  dir: string;
-  model: string;
-  upstream: string | null;
-}
-
-/** The new directory of the retry remembers neither the model nor the upstream. Ratio and size stand in the file. */
-function retryOf({ dir, model, upstream }: MadeImages, where: Whereabouts = {}): string {
-  const [file, output] = [{ flag: "--file" }, { flag: "--output" }] as const;
-  const named = upstream === null ? [] : [{ flag: "--upstream" } as const, upstream];
-  const made = [{ flag: "--model" } as const, model, ...named];
-  return nextCommand(where, "generate", file, `${dir}/${RETRY_FILE}`, output, `${dir}-retry`, ...made);
 }
 
 /**

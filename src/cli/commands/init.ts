@@ -2,7 +2,7 @@ import { chmod, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { programWords, quoted, shellWord } from "../../kernel/command-line.ts";
+import { programName, programWords, shellWord } from "../../kernel/command-line.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { fieldsOf } from "../../kernel/json.ts";
@@ -11,6 +11,7 @@ import { packageFile, readVersion } from "../../kernel/package-file.ts";
 import { findPreset, type Preset, priceOf, UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { choiceOption, flagOption } from "../options.ts";
+import { commandAgain } from "../output/next-step.ts";
 import { upstreamOption } from "./shared-options.ts";
 
 export const command: CommandDetails = {
@@ -36,7 +37,7 @@ export const command: CommandDetails = {
     "imgbatch init --template github",
     "imgbatch init --template agent",
   ],
-  exits: ["saving"],
+  exits: ["conflict", "saving"],
   run,
 };
 
@@ -48,19 +49,23 @@ async function run({
   options,
   cwd,
   output,
+  typed,
 }: CommandContext): Promise<CommandResult> {
   const upstream = findPreset(choiceOption(options, "upstream", UPSTREAM_NAMES)) ?? null;
   const templates = Array.isArray(options.template) ? options.template.map(String) : ["starter"];
   const files = withUpstream(filesOf(templates), upstream);
   const dir = resolve(cwd, named);
   await requireDirectory(dir, named);
-  const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
+  const force = flagOption(options, "force");
+  if (upstream !== null && !force)
+    await requireUpstreamIn(dir, files, upstream.name, commandAgain(typed, "--force"));
+  const { written, kept } = await copyTemplates(dir, files, force);
   for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);
   const isOnly = (...names: string[]) => templates.every((name) => names.includes(name));
   // A pipeline names its upstream itself, and has the key as a secret.
-  const inPipeline = isOnly("github", "gitlab") ? upstream : null;
+  const isPipeline = isOnly("github", "gitlab");
   const program = dirname(packageFile("package.json"));
-  const start = programWords(dir).map(quoted).join(" ");
+  const start = programName(dir);
   const submit = `${start} submit prompts.jsonl`;
   const next = isOnly("compose")
     ? [...composeCommands(program), submit]
@@ -68,14 +73,16 @@ async function run({
       ? kubernetesCommands(program)
       : isOnly("agent", "mcp")
         ? [`${start} doctor`]
-        : inPipeline !== null
-          ? [`${submit} --upstream ${inPipeline.name} --dry-run`]
+        : isPipeline && upstream !== null
+          ? [`${submit} --upstream ${upstream.name} --dry-run`]
           : [`${submit} --dry-run`, submit];
   const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
-  const secret =
-    inPipeline === null ? null : `give the pipeline your key as the secret ${inPipeline.keyVariable}`;
-  const places = isOnly("kubernetes") ? PLACES : null;
-  const first = secret ?? places ?? (upstream === null ? null : preparationOf(upstream));
+  const { keyVariable = null } = upstream ?? {};
+  const secret = keyVariable === null ? "" : `your key as the secret ${keyVariable}, and `;
+  const settings = `give the pipeline ${secret}the variable IMGBATCH_PACKAGE, as its file says`;
+  // The variable of the key, or the program that must run.
+  const preparation = keyVariable === null ? upstream?.preparation : `export ${keyVariable}=<your key>`;
+  const first = isPipeline ? settings : isOnly("kubernetes") ? PLACES : (preparation ?? null);
   if (first !== null) output.note(`first: ${first}`);
   output.note("next:");
   for (const line of [...enter, ...next]) output.note(`  ${line}`);
@@ -121,9 +128,17 @@ function withUpstream(files: readonly TemplateFile[], upstream: Preset | null): 
   return [...others, { target: CONFIG, text: upstreamConfigText(upstream) }];
 }
 
-/** The step before the first run: the variable of the key, or the program that must run. */
-function preparationOf({ keyVariable, preparation }: Preset): string | null {
-  return keyVariable === null ? preparation : `export ${keyVariable}=<your key>`;
+/** Throws `FILE_EXISTS` if a pipeline or a configuration is here, and would be kept, that does not name the upstream. */
+async function requireUpstreamIn(dir: string, files: readonly TemplateFile[], name: string, replace: string) {
+  for (const { target } of files.filter((file) => "withUpstream" in file || file.target === CONFIG)) {
+    const text = await readFile(join(dir, target), "utf8").catch(() => null);
+    if (text === null || new RegExp(`[\\s="]${name}(?![\\w-])`).test(text)) continue;
+    const [, other] = /(?:--upstream[ =]|"preset": ")([\w-]+)/.exec(text) ?? [];
+    const whose = other === undefined ? "does not name" : `is for ${other}, not`;
+    const message = `${target} exists already and ${whose} ${name}. Nothing was written.`;
+    const advice = `change the upstream and its key in that file, or replace it: ${replace}`;
+    throw new ImgbatchError("FILE_EXISTS", message, { advice });
+  }
 }
 
 /** The files of the named templates, each once. */
@@ -161,7 +176,7 @@ async function copyTemplates(
         written.push(target);
       continue;
     }
-    const text = "text" in file ? file.text : await readTemplate(file);
+    const text = "text" in file ? file.text : await readTemplate(file, dir);
     const mode = isExecutable ? 0o755 : 0o644;
     const isNew = await saving(path, async () => {
       await makeDirectory(dirname(path));
@@ -175,11 +190,13 @@ async function copyTemplates(
   return { written, kept };
 }
 
-/** Returns a template of the package, with its values and the package's version. */
-async function readTemplate({ source, values }: PackagedFile): Promise<string> {
+/** Returns a template of the package, with its values and the package's version. A skill has commands for its directory. */
+async function readTemplate({ source, values }: PackagedFile, dir: string): Promise<string> {
   const text = await readFile(packageFile(`templates/${source}`), "utf8");
-  const known: Record<string, string> = { version: readVersion(), ...values };
-  return text.replaceAll(/\{\{(\w+)\}\}/g, (slot, name: string) => known[name] ?? slot);
+  const known: PackagedFile["values"] = { version: readVersion(), ...values };
+  const filled = text.replaceAll(/\{\{(\w+)\}\}/g, (slot, name: string) => known[name] ?? slot);
+  if (!source.startsWith("skill/")) return filled;
+  return filled.replaceAll(/(?<=^|`)imgbatch (?=[a-z-])/gm, () => `${programName(dir)} `);
 }
 
 /** Returns false if the name is taken, even by a link whose target is missing. */

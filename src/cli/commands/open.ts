@@ -2,9 +2,10 @@ import { access, readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { openPath } from "../../processes/programs.ts";
-import { RUN_STATE_FILE, readRunState } from "../../runs/directory/run-state.ts";
+import { readRunState } from "../../runs/directory/run-state.ts";
 import { GALLERY_FILE } from "../../runs/reports/gallery.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { noRun } from "../targets.ts";
 
 export const command: CommandDetails = {
   arguments: [
@@ -22,10 +23,7 @@ export const command: CommandDetails = {
 async function run({ arguments: [named], cwd, output }: CommandContext): Promise<CommandResult> {
   const shownDir = named ?? (await newestRun(cwd));
   const dir = resolve(cwd, shownDir);
-  if ((await readRunState(dir)) === null) {
-    const message = `${shownDir} has no ${RUN_STATE_FILE}: it is not the output of a run.`;
-    throw new ImgbatchError("USAGE", message, { param: "[dir]" });
-  }
+  if ((await readRunState(dir)) === null) throw noRun(shownDir, cwd);
   const sheet = join(dir, GALLERY_FILE);
   const hasSheet = await access(sheet).then(
     () => true,

@@ -23,6 +23,7 @@ import type { CommandContext, CommandDetails, CommandResult } from "../command.t
 import { flagOption, pathOption } from "../options.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { fetchAgain, loadThumbnail } from "../output/reports.ts";
+import { noRun } from "../targets.ts";
 
 export const command: CommandDetails = {
   arguments: [{ name: "<dir>", description: "the output directory of a run" }],
@@ -53,10 +54,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
   const shownFile = pathOption(options, "output") ?? `${basename(dir)}.zip`;
   const file = resolve(cwd, shownFile);
   const state = await readRunState(dir);
-  if (state === null) {
-    const message = `${shownDir} has no ${RUN_STATE_FILE}: it is not the output of a run.`;
-    throw new ImgbatchError("USAGE", message, { param: "<dir>" });
-  }
+  if (state === null) throw noRun(shownDir, cwd);
   await requireFree(file, shownFile, flagOption(options, "force"));
   const lines = await readResults(dir);
   const input = await readRunInput(dir);

@@ -27,7 +27,7 @@ import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
-import { rememberedUpstream, resolveTarget } from "../targets.ts";
+import { noRun, rememberedUpstream, resolveTarget } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
 import { describeDetached, withoutService } from "./submit.ts";
 
@@ -243,13 +243,7 @@ async function readRetryOptions(context: CommandContext) {
   const shownDir = context.arguments[0] ?? "";
   const target = await resolveTarget(shownDir, cwd);
   const { run } = target;
-  if (run === null) {
-    const why = "a service returns only the beginning of each prompt";
-    const message = shownDir.startsWith("imgbatch_")
-      ? `retry needs the output directory of the run, not the id ${JSON.stringify(shownDir)}: ${why}.`
-      : `There is no run directory ${shownDir}. retry needs the output directory of a run: ${why}.`;
-    throw new ImgbatchError("USAGE", message);
-  }
+  if (run === null) throw noRun(shownDir, cwd, "a service returns only the beginning of each prompt");
   return {
     dir: resolve(cwd, shownDir),
     shownDir,

@@ -171,10 +171,8 @@ function drawingsNote({ output, needs }: Embedding, providers: readonly Provider
       output.warn("using recorded images, not a model, because the configuration has `replay`");
     if (type !== "procedural") return;
     // Other commands have no --upstream.
-    const advice = needs.upstream === null ? keyAdvice() : null;
-    output.warn(
-      `using the embedded service (procedural drawings, not a model); ${advice ?? "set IMGBATCH_BASE_URL for a real one"}`,
-    );
+    const advice = needs.upstream === null ? upstreamAdvice() : "set IMGBATCH_BASE_URL for a real one";
+    output.warn(`using the embedded service (procedural drawings, not a model); ${advice}`);
   };
 }
 
@@ -190,13 +188,13 @@ export function requireKeys({ providers }: Pick<Config, "providers">): void {
   throw new ImgbatchError("API_KEY_REQUIRED", message, { advice });
 }
 
-/** Returns how to get real images with a key that is in the environment; null when there is no well-known one. */
-function keyAdvice(): string | null {
-  for (const { name, keyVariable } of PRESETS) {
-    if (keyVariable !== null && secretOf(keyVariable) !== null)
-      return `${keyVariable} is set: add --upstream ${name} for real images`;
-  }
-  return null;
+/** Returns how to get real images: with a well-known key that is in the environment, else with that of the first preset. */
+function upstreamAdvice(): string {
+  const presets = PRESETS.filter(({ keyVariable }) => keyVariable !== null);
+  const ready = presets.find(({ keyVariable }) => keyVariable !== null && secretOf(keyVariable) !== null);
+  if (ready !== undefined) return `${ready.keyVariable} is set: add --upstream ${ready.name} for real images`;
+  const [first] = presets;
+  return `for real images set ${first?.keyVariable} to your key and add --upstream ${first?.name}, or another name (--help)`;
 }
 
 /**

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Http } from "../../http/http.ts";
 import { programName } from "../../kernel/command-line.ts";
-import { realPathBelow } from "../../kernel/files.ts";
+import { liesInOne, realPathBelow } from "../../kernel/files.ts";
 import { hideApiKeys, hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { numberToMicros } from "../../kernel/money.ts";
 import type { CommandContext, CommandResult, Output } from "../command.ts";
@@ -159,11 +159,10 @@ function noting(connection: ServiceConnection, note: (text: string) => void): Se
  */
 export async function pathBelow({ context: { cwd, hidden = [] } }: Session, path: string): Promise<string> {
   const real = path.includes("\0") ? null : await realPathBelow(cwd, resolve(cwd, path));
-  for (const directory of real === null ? [] : hidden)
-    if ((await realPathBelow(directory, real as string).catch(() => null)) !== null)
-      throw new ImgbatchError("OUTSIDE_ROOT", `${JSON.stringify(path)} belongs to imgbatch itself.`, {
-        advice: "use a directory of your own",
-      });
+  if (real !== null && (await liesInOne(hidden, real)))
+    throw new ImgbatchError("OUTSIDE_ROOT", `${JSON.stringify(path)} belongs to imgbatch itself.`, {
+      advice: "use a directory of your own",
+    });
   if (real !== null) return real;
   throw new ImgbatchError("OUTSIDE_ROOT", `${JSON.stringify(path)} leads out of ${cwd}.`, {
     advice: `use a path below ${cwd}; a person chooses another one with \`${programName()} mcp --root DIR\``,

@@ -44,10 +44,10 @@ const again: Advice = ({ resumes }) =>
   resumes
     ? "run the same command again: it continues where it stopped, and nothing is paid twice"
     : "run the same command again";
-const key: Advice = ({ where }) =>
-  `give a key in IMGBATCH_API_KEY or with --api-key-file, and check --base-url; to check both: ${nextCommand(where, "doctor")}`;
-const allowed: Advice = ({ where }) =>
-  `ask the operator of the service to allow it for this key; what the key may use: ${nextCommand(where, "models")}`;
+const key: Advice = (typed) =>
+  `give a key in IMGBATCH_API_KEY or with --api-key-file, and check --base-url, then ${textOf(again, typed)}; to check both: ${nextCommand(typed.where, "doctor")}`;
+const allowed: Advice = (typed) =>
+  `ask the operator of the service to allow it for this key, then ${textOf(again, typed)}; what the key may use: ${nextCommand(typed.where, "models")}`;
 const listed: Advice = (typed) => {
   const { path, where } = typed;
   return path === "submit"

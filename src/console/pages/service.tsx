@@ -192,16 +192,17 @@ function Numbers({ overview }: { overview: OverviewObject }) {
     ["running for", formatDuration(Date.now() - started_at * 1000)],
   ];
   return (
-    <>
+    <section className="block">
+      <h2>Machine</h2>
       <Sums rows={rows} />
       <p className="quiet">
         {Object.entries(batches)
           .map(([status, number]) => `${count(number)} ${statusWord(status)}`)
-          .join(" · ") || "no batches"}
+          .join(" · ") || "all batches have ended"}
         {" · data in "}
         <code>{data_directory}</code>
       </p>
-    </>
+    </section>
   );
 }
 

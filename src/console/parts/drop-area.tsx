@@ -6,18 +6,22 @@ import { go, hrefOf } from "./route.ts";
 
 /** Something on the page that takes files. */
 interface Taker {
+  takesPrompts: boolean;
   take: (files: File[]) => void;
   setOver: (isOver: boolean) => void;
 }
 
 /** The taker of the page; null where it has none. */
 let taker: Taker | null = null;
-/** Files that were dropped on a page without a taker, for the next one. */
+/** Files that were dropped on a page that does not take them, for the next one. */
 let kept: File[] = [];
 
+/** The names of files of prompts. */
+export const PROMPT_FILE = /\.(jsonl|csv|tsv|txt)$/i;
+
 /**
- * From now on a file may be dropped anywhere: the drop area of the page takes it, and on a page without one the form for a new
- * batch opens with it. A drop that holds no file says so. Text that is dragged into a field is left to the browser.
+ * From now on a file may be dropped anywhere: the drop area of the page takes it, and on a page that does not take it
+ * the form for a new batch opens with it. A drop that holds no file says so. Text that is dragged into a field is left to the browser.
  */
 export function takeDrops(): void {
   addEventListener("dragover", (event) => {
@@ -37,7 +41,8 @@ export function takeDrops(): void {
     if (files.length === 0 && folders.length === 0)
       announce("That is no file. Files of prompts and images can be dropped here.");
     if (files.length === 0) return;
-    if (taker !== null) return taker.take(files);
+    const hasPrompts = files.some(({ name }) => PROMPT_FILE.test(name));
+    if (taker !== null && (taker.takesPrompts || !hasPrompts)) return taker.take(files);
     kept = [...kept, ...files];
     if (currentSession() === null) announce("Sign in: then the form for a new batch takes what you dropped.");
     go(hrefOf("new"));
@@ -65,23 +70,25 @@ export function DropArea(props: {
   label: string;
   /** Which files the chooser offers: `accept` of an input. */
   accept: string;
+  /** Default: false. Then the form for a new batch opens with what is dropped, if a file of prompts is among it. */
+  takesPrompts?: boolean;
   onFiles: (files: File[]) => void;
   children?: ReactNode;
 }) {
-  const { label, accept, onFiles, children } = props;
+  const { label, accept, takesPrompts = false, onFiles, children } = props;
   const [isOver, setOver] = useState(false);
   const input = useRef<HTMLInputElement>(null);
   const latest = useRef(onFiles);
   latest.current = onFiles;
   useEffect(() => {
-    const own: Taker = { take: (files) => latest.current(files), setOver };
+    const own: Taker = { takesPrompts, take: (files) => latest.current(files), setOver };
     taker = own;
     if (kept.length > 0) own.take(kept);
     kept = [];
     return () => {
       if (taker === own) taker = null;
     };
-  }, []);
+  }, [takesPrompts]);
   return (
     <div className={`drop ${isOver ? "over" : ""}`}>
       <input

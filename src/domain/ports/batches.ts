@@ -10,7 +10,7 @@ export interface BatchPage {
   /** Anywhere in the name, upper and lower case alike. */
   taskName?: string;
   isDownloaded?: boolean;
-  /** Without retries of batches whose records are not deleted. */
+  /** Without retries of batches that the same filter finds. */
   hidesRetries?: boolean;
   /** Created at or after, in ms. */
   fromMs?: number;
@@ -73,8 +73,8 @@ export interface BatchRepository {
   countUnended(apiKeyId: string, source: BatchSource): Promise<number>;
   /** Oldest first. */
   withStatus(statuses: readonly BatchStatus[]): Promise<BatchRecord[]>;
-  /** The retries of batches of a key whose records are not deleted, oldest first. */
-  retriesOf(apiKeyId: string, parentIds: readonly string[]): Promise<BatchRecord[]>;
+  /** The newest retries, at most `limit` of each batch of a key, whose records are not deleted, oldest first. */
+  retriesOf(apiKeyId: string, parentIds: readonly string[], limit: number): Promise<BatchRecord[]>;
   /** The newest batches, at most `limit`, whose records are not deleted. */
   latest(limit: number): Promise<BatchRecord[]>;
   /** The queues with a queued or running batch. That of the key comes first which was served least recently. */

@@ -17,7 +17,7 @@ import { withTimeLimit } from "../upstream/item-provider.ts";
 import { type JobAdapter, jobWords, type ResultFile } from "../upstream/job-provider.ts";
 import { jsonBody, jsonLinesBody, type RequestBody } from "../upstream/request-body.ts";
 import { resultLines } from "../upstream/result-lines.ts";
-import { generateContentBody, modelPath, NATIVE_TAKES, readContent } from "./provider.ts";
+import { generateContentBody, modelPath, NATIVE_TAKES, readContent, seedRule } from "./provider.ts";
 
 const PAGE = 50;
 
@@ -28,18 +28,24 @@ export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: A
   const headers = credentialHeaders(entry, deps);
   const preset = presetOf(entry)?.name ?? null;
   const at = (resource: string) => `/${apiVersion}/${resource.split("/").map(encodeURIComponent).join("/")}`;
-  const lineOf = ({ key, request }: JobItem) => {
-    return { key, request: generateContentBody(request, preset) };
+  const takesSeed = seedRule(http, entry, deps);
+  const linesOf = async (items: readonly JobItem[], signal: AbortSignal) => {
+    const lines: object[] = [];
+    for (const { key, request } of items) {
+      const hasSeed = await takesSeed(request, signal);
+      lines.push({ key, request: generateContentBody(request, preset, hasSeed) });
+    }
+    return jsonLinesBody(lines);
   };
   return {
     address: `${http.baseUrl}/${apiVersion}`,
     takes: NATIVE_TAKES,
     splitsReferences: false,
-    lineBytes: async (item) => await jsonLinesBody([lineOf(item)]).length(),
-    upload: (jobId, items, signal) =>
+    lineBytes: async (item) => (await linesOf([item], new AbortController().signal)).length(),
+    upload: async (jobId, items, signal) =>
       uploadFile(
         { http, apiVersion, headers, clock: deps.clock },
-        { label: jobId, body: jsonLinesBody(items.map(lineOf)) },
+        { label: jobId, body: await linesOf(items, signal) },
         signal,
       ),
     async create({ jobId, model, input }, signal) {

@@ -1,4 +1,5 @@
 import type { EntryOf } from "../../contract/provider-entries.ts";
+import { PATHS } from "../../contract/routes.ts";
 import { REFUSING_FINISH_REASONS } from "../../contract/statuses.ts";
 import {
   type Capabilities,
@@ -7,6 +8,7 @@ import {
   ProviderError,
   type UpstreamUsage,
 } from "../../domain/ports/image-provider.ts";
+import { unlessAborted } from "../../kernel/signals.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
 import { type AdapterDeps, credentialHeaders, type UpstreamAdapter } from "../upstream/adapter.ts";
@@ -30,16 +32,41 @@ export function modelPath(model: string): string {
   return path.split("/").map(encodeURIComponent).join("/");
 }
 
+/** How long another imgbatch may take to list its models, and how long its list is used. */
+const LIST_MS = 5000;
+const LIST_EVERY_MS = 60_000;
+
 /**
- * Whether a request has a seed: one that was asked for, or else for a vendor's model that is known to take one. What
- * the models of another imgbatch take is not known here, and it refuses a seed for one that takes none.
+ * Returns whether a request has a seed: one that was asked for, or else where the model is known to take one. Of another imgbatch,
+ * its list of models says so. It is read only for further outputs of an item, which would be drawn like the first one without.
  */
-function hasSeed(preset: string | null, { model, asked }: ImageRequest): boolean {
-  return asked?.seed != null || (preset !== null && modelFacts(preset, model)?.seed === true);
+export function seedRule(
+  http: UpstreamHttp,
+  entry: EntryOf<"native" | "native-batch">,
+  deps: AdapterDeps,
+): (request: ImageRequest, signal: AbortSignal) => Promise<boolean> {
+  const { name, apiKeyEnv } = entry;
+  const headers = credentialHeaders({ name, apiKeyEnv }, deps);
+  const call = { method: "GET", path: PATHS.batchModels, headers } as const;
+  const preset = presetOf(entry)?.name ?? null;
+  let list: Promise<unknown> = Promise.resolve(null);
+  let endsMs = Number.NEGATIVE_INFINITY;
+  return async ({ model, asked, outputIndex }, signal) => {
+    if (asked?.seed != null) return true;
+    if (preset !== null) return modelFacts(preset, model)?.seed === true;
+    if (outputIndex === 0) return false;
+    const nowMs = deps.clock.monotonicMs();
+    if (nowMs >= endsMs) {
+      endsMs = nowMs + LIST_EVERY_MS;
+      list = http.json(call, AbortSignal.timeout(LIST_MS)).catch(() => null);
+    }
+    const models = listAt(await unlessAborted(list, signal), "data");
+    return models.some((each) => valueAt(each, "id") === model && valueAt(each, "options", "seed") === true);
+  };
 }
 
-/** The body of `generateContent`. The references in it are read when it is sent. `preset`: the vendor's, if it is known. */
-export function generateContentBody(request: ImageRequest, preset: string | null): object {
+/** The body of `generateContent`. The references in it are read when it is sent. `preset`: the vendor's, if it is known. `hasSeed`: see `seedRule`. */
+export function generateContentBody(request: ImageRequest, preset: string | null, hasSeed: boolean): object {
   const { model, prompt, earlier, references, ratio, keepsRatio, tier, seed } = request;
   const hasOneSize = modelFacts(preset, model)?.sizes.length === 1;
   const images = references.map((image) => ({
@@ -57,7 +84,7 @@ export function generateContentBody(request: ImageRequest, preset: string | null
         ...(keepsRatio ? {} : { aspectRatio: ratio }),
         ...(hasOneSize ? {} : { imageSize: tier }),
       },
-      ...(hasSeed(preset, request) ? { seed } : {}),
+      ...(hasSeed ? { seed } : {}),
     },
   };
 }
@@ -126,17 +153,19 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
   const http = new UpstreamHttp(entry, deps);
   const headers = credentialHeaders(entry, deps);
   const preset = presetOf(entry)?.name ?? null;
+  const takesSeed = seedRule(http, entry, deps);
   return {
     address: `${http.baseUrl}/${apiVersion}`,
     takes: NATIVE_TAKES,
     async generate(request, signal, onSent, onAnswered) {
       const path = `/${apiVersion}/${modelPath(request.model)}:generateContent`;
-      const body = jsonBody(generateContentBody(request, preset));
+      const hasSeed = await takesSeed(request, signal);
+      const body = jsonBody(generateContentBody(request, preset, hasSeed));
       const asked = joinTurns(request.earlier ?? "", request.prompt);
       const call = { method: "POST", path, headers, body, asked } as const;
       return http.images(call, signal, { onSent, onAnswered }, ({ value, decode }) => ({
         ...readContent(name, value, decode),
-        seed: hasSeed(preset, request) ? request.seed : null,
+        seed: hasSeed ? request.seed : null,
       }));
     },
     async probe(signal) {

@@ -110,8 +110,12 @@ async function pageOf(drawing: Drawing, seed: number, signal: AbortSignal, decod
   const place = `x="${round(box.x)}" y="${round(box.y)}" width="${round(box.w)}" height="${round(box.h)}"`;
   const paper = `<rect width="${w}" height="${h}" fill="${palette.paper}"/>`;
   const frame = `<rect ${place} fill="none" stroke="${palette.ink}" stroke-opacity="0.25"/>`;
+  // Whatever lies behind a transparent picture, its words can be read.
+  const pad = margin * 0.4;
+  const words = { w: caption.info.width / factor + pad * 2, h: caption.info.height / factor + pad * 2 };
+  const plate = `<rect x="${round(margin - pad)}" y="${round(top - pad)}" width="${round(words.w)}" height="${round(words.h)}" rx="${round(pad)}" fill="${palette.paper}"/>`;
   const page = isTransparent(drawing)
-    ? `<svg ${place}>${shapes}</svg>`
+    ? `<svg ${place}>${shapes}</svg>${plate}`
     : `${paper}<svg ${place}>${shapes}</svg>${frame}`;
   const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${size.widthPx}" height="${size.heightPx}" viewBox="0 0 ${round(w)} ${round(h)}">${page}</svg>`;
   return { svg, caption, left: Math.round(margin * factor), top: Math.round(top * factor) };

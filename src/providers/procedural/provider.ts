@@ -6,7 +6,7 @@ import { joinTurns } from "../../kernel/text.ts";
 import { failureOf, parseDirectives, type Simulation, withoutDirectives } from "./directives.ts";
 
 /** The version of the drawings. It changes whenever the same request gives other pixels. */
-const DRAWING_VERSION = "2";
+const DRAWING_VERSION = "3";
 
 interface ProceduralOptions {
   /** The provider's name in the configuration. */

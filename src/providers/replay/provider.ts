@@ -1,3 +1,5 @@
+import { realpath } from "node:fs/promises";
+import { IN_REPLAY_DIRECTORY } from "../../contract/batch-api.ts";
 import type { ReplayEntry } from "../../contract/provider-entries.ts";
 import {
   type Capabilities,
@@ -15,7 +17,7 @@ import { canonicalJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
-import { type Recordable, Recordings, recordable } from "./recordings.ts";
+import { type Recordable, Recordings, recordable, refuseKeys } from "./recordings.ts";
 
 /** What asking upstreams for missing images needs. All providers of a service share it. */
 export interface Recording {
@@ -27,13 +29,16 @@ export interface Recording {
   priceOf(request: ImageRequest): number | null;
   /** Returns the upstream's id of a requested model; null when the provider does not serve it. */
   modelFor(provider: ImageProvider, requested: string): string | null;
+  /** Waits until no other process of this user has the lock of that name, and takes it. Returns the function that frees it. */
+  lock(name: string, signal: AbortSignal): Promise<() => void>;
   log: Log;
 }
 
 /**
  * Makes a provider that answers with what a directory has of the images of another one, and may be asked for the same. A
  * missing one is an error. With `recording` and an entry that records, the other one makes it, and its images and refusals
- * are kept, never its failures: equal requests wait for each other, so that it is made once. Throws as `Recordings.open`.
+ * are kept, never its failures: equal requests wait for each other, also in other processes, so that it is made once. Throws as
+ * `Recordings.open`.
  */
 export async function createReplayProvider(
   entry: ReplayEntry,
@@ -42,6 +47,7 @@ export async function createReplayProvider(
 ): Promise<ItemProvider> {
   const { name, directory, records } = entry;
   const recordings = await Recordings.open(directory, sharpInspector(decoding), records);
+  const place = await realpath(directory);
   return {
     kind: "item",
     name,
@@ -55,22 +61,30 @@ export async function createReplayProvider(
         if (found === null) throw await recordings.missing(asked);
         return found;
       }
+      refuseKeys(asked);
       const work = inTurn(recording.queues, asked.key, async () => {
-        const found = await recordings.find(asked);
-        if (found !== null) return found;
-        signal.throwIfAborted();
-        const made = await make(recording, of, request, { signal, onSent, onAnswered }).catch(
-          async (error) => {
-            if (error instanceof ProviderError && error.code === "SAFETY_BLOCKED") {
-              const { message: refusal, modelVersion } = error;
-              await keep(recordings, recording, asked, { refusal, modelVersion });
-            }
-            throw error;
-          },
-        );
-        await keep(recordings, recording, asked, made);
-        if (signal.aborted) await made.discard?.();
-        return made;
+        const before = await recordings.find(asked);
+        if (before !== null) return before;
+        const unlock = await lock(recording, sha256Hex(`${place} ${asked.key}`), signal);
+        try {
+          // Another process may have made it meanwhile.
+          const found = await recordings.find(asked);
+          if (found !== null) return found;
+          const made = await make(recording, of, request, { signal, onSent, onAnswered }).catch(
+            async (error) => {
+              if (error instanceof ProviderError && error.code === "SAFETY_BLOCKED") {
+                const { message: refusal, modelVersion } = error;
+                await keep(recordings, recording, asked, { refusal, modelVersion });
+              }
+              throw error;
+            },
+          );
+          await keep(recordings, recording, asked, made);
+          if (signal.aborted) await made.discard?.();
+          return made;
+        } finally {
+          unlock();
+        }
       });
       return unlessAborted(work, signal);
     },
@@ -121,6 +135,17 @@ function inTurn<T>(queues: Recording["queues"], key: string, work: () => Promise
   return mine;
 }
 
+/** Where nothing can be locked, another process may ask the upstream for the same: `keep` says so. */
+async function lock({ log, lock }: Recording, name: string, signal: AbortSignal): Promise<() => void> {
+  try {
+    return await lock(name, signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    log.debug("a recording is not locked", { error: String(error) });
+    return () => {};
+  }
+}
+
 /**
  * Asks the upstream, when the money is left for it. It stays spent for an image, and when one may have been made. The model
  * of the result is that of the upstream if it named none. A paid request goes on when its caller has gone: the next one who
@@ -142,7 +167,7 @@ async function make(
   const left = recording.leftMicroUsd;
   if (price === null || price > left) {
     const cost = price === null ? "has no known price" : `costs ${formatUsd(price)}`;
-    const message = `The image is not recorded yet and ${cost}; ${formatUsd(left)} of --max-cost is left. Nothing was sent.`;
+    const message = `The image is not ${IN_REPLAY_DIRECTORY} yet and ${cost}; ${formatUsd(left)} of --max-cost is left. Nothing was sent.`;
     throw new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
   }
   recording.leftMicroUsd -= price;

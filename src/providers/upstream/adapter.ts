@@ -1,4 +1,3 @@
-import type { UpstreamEntry } from "../../contract/provider-entries.ts";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
 import type { Capabilities, GeneratedImages, ImageRequest } from "../../domain/ports/image-provider.ts";
 import type { Clock } from "../../kernel/clock.ts";
@@ -35,15 +34,13 @@ export interface AdapterDeps {
   secret(name: string): string | null;
 }
 
-/** The header that carries the key of an entry; none without a key. */
+/** The header that carries the key of an entry; none without a key. `auth`: "bearer", or the name of the header. */
 export function credentialHeaders(
-  entry: UpstreamEntry,
+  entry: { name: string; apiKeyEnv?: string | null; keyHeader?: string; auth?: string },
   { secret }: Pick<AdapterDeps, "secret">,
 ): Readonly<Record<string, string>> {
-  const key = "apiKeyEnv" in entry && entry.apiKeyEnv !== null ? secret(entry.apiKeyEnv) : null;
+  const { apiKeyEnv = null, auth = "bearer", keyHeader = auth } = entry;
+  const key = apiKeyEnv === null ? null : secret(apiKeyEnv);
   if (key === null) return {};
-  if ("keyHeader" in entry) return { [entry.keyHeader]: key };
-  return "auth" in entry && entry.auth !== "bearer"
-    ? { [entry.auth]: key }
-    : { authorization: `Bearer ${key}` };
+  return keyHeader === "bearer" ? { authorization: `Bearer ${key}` } : { [keyHeader]: key };
 }

@@ -172,11 +172,13 @@ interface LockOptions {
  * exclusive transaction on an empty database, so the system frees it whenever the process ends, even after a kill. It
  * also holds between containers that share the directory, which a socket would not. A directory that cannot be written
  * needs no lock. A directory that was made here and stays empty is removed.
- * Throws `DIRECTORY_IN_USE` when another process has it, `SAVE_FAILED` when the directory cannot be made.
+ * Throws `DIRECTORY_IN_USE` when another process has it, `SAVE_FAILED` when the directory cannot be made, and
+ * `DIRECTORY_CONFLICT` when a folder of the run is a link.
  */
 export async function withRunLock<T>(dir: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
   const { clock, signal, patienceMs = PATIENCE_MS } = options;
   const path = join(dir, LOCK_FILE);
+  await refuseLinks(dir);
   if (isReadOnly(dir)) return work();
   let made: string | undefined;
   for (let waitedMs = 0; ; waitedMs += POLL_MS) {

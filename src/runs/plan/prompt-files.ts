@@ -74,7 +74,7 @@ interface FileRules extends ReaderRules {
   shared?: readonly PromptReference[];
   /** Reference images lie below this directory. Default: anywhere. */
   root?: string | undefined;
-  /** Directories of which nothing is read as a list. Default: none. */
+  /** Directories of which nothing is read. Default: none. */
   hidden?: readonly string[] | undefined;
   /** What every prompt asks for that does not say so itself. Default: nothing. */
   options?: Options;
@@ -129,9 +129,7 @@ async function keep(
   for (const spec of specs) {
     const { path, id, type } = spec;
     const known = path === undefined ? "" : JSON.stringify([path, id, type]);
-    const reference =
-      loaded.get(known) ??
-      (await loadReference(spec, { baseDir, limits: rules.limits, spool, root: rules.root }, report));
+    const reference = loaded.get(known) ?? (await loadReference(spec, { ...rules, baseDir, spool }, report));
     if (path !== undefined) loaded.set(known, reference);
     if (reference !== null) references.push(reference);
   }

@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { IMAGE_MIME_TYPES, type ImageMimeType, readImageHeader } from "../../contract/image-formats.ts";
 import { measureImage, missingEnd } from "../../contract/image-structure.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import { realPathBelow } from "../../kernel/files.ts";
+import { liesInOne, realPathBelow } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { ReferenceSpec } from "../../prompts/check-row.ts";
 import {
@@ -42,6 +42,8 @@ interface LoadOptions {
   spool: Spool;
   /** Files lie below this directory, also where links lead. Default: anywhere. */
   root?: string | undefined;
+  /** Directories of which no file is taken. Default: none. */
+  hidden?: readonly string[] | undefined;
 }
 
 /**
@@ -51,7 +53,7 @@ interface LoadOptions {
  */
 export async function loadReference(
   spec: ReferenceSpec,
-  { baseDir, limits, spool, root }: LoadOptions,
+  { baseDir, limits, spool, root, hidden = [] }: LoadOptions,
   report: Report,
 ): Promise<PromptReference | null> {
   if (spec.inline !== undefined) return inlineReference(spec, spec.inline, { limits, spool }, report);
@@ -62,8 +64,10 @@ export async function loadReference(
     return null;
   }
   const path = resolve(baseDir, spec.path);
-  if (root !== undefined && (await realPathBelow(root, path)) === null) {
-    report(spec.field, `${spec.path} leads out of ${root}; copy it there`);
+  const real = root === undefined ? path : await realPathBelow(root, path);
+  if (real === null || (await liesInOne(hidden, real))) {
+    const problem = real === null ? `leads out of ${root}; copy it there` : "belongs to imgbatch itself";
+    report(spec.field, `${spec.path} ${problem}`);
     return null;
   }
   const facts = await readImageFile(path, limits.referenceImageBytes);

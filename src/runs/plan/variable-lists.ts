@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { open, readdir, realpath, stat } from "node:fs/promises";
 import { basename, dirname, extname, join, resolve, sep } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { realPathBelow } from "../../kernel/files.ts";
+import { liesInOne, realPathBelow } from "../../kernel/files.ts";
 import { counted } from "../../kernel/text.ts";
 import { readListText, type Variable, type VariableValue } from "../../prompts/variables.ts";
 
@@ -20,9 +20,7 @@ export async function readListFile(
 ): Promise<Uint8Array | { problem: string }> {
   try {
     const real = await realpath(base === null ? path : resolve(base, path));
-    for (const directory of hidden)
-      if ((await realPathBelow(directory, real).catch(() => null)) !== null)
-        return { problem: "belongs to imgbatch itself" };
+    if (await liesInOne(hidden, real)) return { problem: "belongs to imgbatch itself" };
     if (base !== null && !real.startsWith(join(await realpath(base), sep)))
       return { problem: "is outside of the directory of the prompt file; copy it there" };
     // A FIFO in place of the file must not block.

@@ -44,7 +44,7 @@ async function showBatches(
   const [first] = batches;
   if (first === undefined || !includesRetries(request)) return views;
   const ids = batches.map(({ id }) => id);
-  const retries = await deps.stores.read.batches.retriesOf(first.apiKeyId, ids);
+  const retries = await deps.stores.read.batches.retriesOf(first.apiKeyId, ids, FIXED_LIMITS.batchPageMax);
   const shown = await Promise.all(retries.map((batch) => showBatch(deps, batch)));
   return views.map((view) => ({
     ...view,

@@ -52,6 +52,7 @@ const DOWNLOAD_HEADERS = [
   "Content-Disposition",
   "Content-Length",
   "Content-Range",
+  "Content-Type",
   "ETag",
 ];
 

@@ -68,6 +68,10 @@ const nativeErrorStyle: ErrorStyle = {
  * those below `/v1beta` before; a path with a verb is native also where no request could be parsed.
  */
 const nativeErrorStyles: readonly (readonly [RegExp, ErrorStyle])[] = [
+  [
+    /^\/v1(beta)?\/models\/.*:streamGenerateContent$/,
+    { ...nativeErrorStyle, schema: () => ({ oneOf: [schema, { type: "array", items: schema }] }) },
+  ],
   [/^\/(v1beta|upload|download)(\/|$)/, nativeErrorStyle],
   [/^\/v1\/models\/.*(:|%3a)/i, nativeErrorStyle],
 ];

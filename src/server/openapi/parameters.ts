@@ -70,7 +70,7 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     To: query("to", "Only batches created then or earlier; a day counts to its end.", time),
     IncludeRetries: query(
       "include",
-      "`retries`: each batch with its retries, which a list has nowhere else then.",
+      `\`retries\`: each batch with its newest retries, at most ${batchPageMax}. A list has a retry elsewhere only if the filter leaves out its first batch.`,
       choice(["retries"]),
     ),
     BatchLimit: query("limit", "Batches on a page.", {

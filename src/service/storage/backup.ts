@@ -238,7 +238,7 @@ const ALL_PAGES = 0x7fffffff;
 /**
  * Copies a database as it is at one moment into a new file, while other processes go on writing. Items that are not made yet
  * are marked in the copy, unless they are free of charge: a service that goes on from it does not know whether they were paid for
- * after that moment. The guides for operators have the same statements for other databases.
+ * after that moment. The guide to clusters has the same statements for PostgreSQL.
  */
 async function copySqlite(file: string, target: string): Promise<void> {
   // Prompts are in it: SQLite would make a file that others can read.

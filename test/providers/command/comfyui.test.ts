@@ -2,13 +2,14 @@ import { readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import type { ReferenceImage } from "../../../src/domain/ports/image-provider.ts";
 import { createCommandAdapter } from "../../../src/providers/command/provider.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
 import { listening } from "../../support/listening.ts";
 import { tempDir } from "../../support/temp-dir.ts";
-import { closing, entryOf, failureOf, PNG } from "../../support/upstream-adapter.ts";
-import { request } from "../procedural/requests.ts";
-import { NEVER, patientClock } from "./programs.ts";
+import { closing, entryOf, PNG } from "../../support/upstream-adapter.ts";
+import { imageRequest, never, providerError, reference } from "../upstream/scripted-server.ts";
+import { patientClock } from "./programs.ts";
 
 const SAVED = { filename: "imgbatch_00001_.png", subfolder: "", type: "output" };
 const SUCCESS = {
@@ -60,7 +61,7 @@ it("the ComfyUI program fills in the workflow and returns what it saves", async 
   const { adapter, sent, comfy, seen } = await comfyui({ ended: null });
   const prompt = 'a "red" {seed} fox';
   const size = { widthPx: 1376, heightPx: 768 };
-  const call = adapter.generate(request(prompt, { size, seed: 12 }), NEVER, () => {});
+  const call = adapter.generate(imageRequest({ prompt, size, seed: 12 }), never, () => {});
   await expect.poll(() => seen.filter(({ line }) => line === "GET /history/p-1").length).toBeGreaterThan(1);
   comfy.ended = SUCCESS;
   expect(await call).toMatchObject({ images: [PNG], seed: 12 });
@@ -70,22 +71,17 @@ it("the ComfyUI program fills in the workflow and returns what it saves", async 
 });
 
 it("the ComfyUI program uploads a reference, and names a workflow that does not fit", async () => {
-  const reference = {
-    mimeType: "image/png" as const,
-    read: async () => PNG,
-    lend: <T>(work: (bytes: Buffer) => Promise<T>) => work(PNG),
-  };
   const { adapter, sent, seen, workflow } = await comfyui();
-  const generate = (references: (typeof reference)[]) =>
-    adapter.generate(request("a fox", { references }), NEVER, () => {});
-  expect(await failureOf(generate([reference]))).toMatchObject({
+  const generate = (references: ReferenceImage[]) =>
+    adapter.generate(imageRequest({ references }), never, () => {});
+  expect(await providerError(generate([reference(PNG)]))).toMatchObject({
     code: "INVALID_ARGUMENT",
     message: "This workflow takes no reference image.",
   });
   const text = await readFile(workflow, "utf8");
   await writeFile(workflow, text.replace('"text, watermark"', '"{reference}"'));
-  expect((await failureOf(generate([]))).message).toBe("This workflow needs a reference image.");
-  expect((await generate([reference])).images).toEqual([PNG]);
+  expect((await providerError(generate([]))).message).toBe("This workflow needs a reference image.");
+  expect((await generate([reference(PNG)])).images).toEqual([PNG]);
   expect(sent()["3"].inputs.text).toBe("in/ref.png");
   const upload = seen.find(({ line }) => line === "POST /upload/image");
   expect(upload?.body).toContain(PNG.toString("latin1"));
@@ -94,7 +90,7 @@ it("the ComfyUI program uploads a reference, and names a workflow that does not 
 it("the ComfyUI program reports the failures of ComfyUI", async () => {
   const make = async (changes: Partial<Comfy>) => {
     const { adapter } = await comfyui(changes);
-    return failureOf(adapter.generate(request("a fox"), NEVER, () => {}));
+    return providerError(adapter.generate(imageRequest(), never, () => {}));
   };
   const facts = { node_type: "KSampler", exception_message: "out of memory" };
   const status = { status_str: "error", messages: [["execution_error", facts]] };
@@ -107,14 +103,14 @@ it("the ComfyUI program reports the failures of ComfyUI", async () => {
   const { server, adapter } = await comfyui();
   server.closeAllConnections();
   await new Promise((done) => server.close(done));
-  const failure = await failureOf(adapter.generate(request("a fox"), NEVER, () => {}));
+  const failure = await providerError(adapter.generate(imageRequest(), never, () => {}));
   expect(failure).toMatchObject({ trouble: "failing", message: expect.stringContaining("ECONNREFUSED") });
 });
 
 it("the ComfyUI program stops the work when it is ended", async () => {
   const { adapter, seen } = await comfyui({ ended: null });
   const abort = new AbortController();
-  const call = adapter.generate(request("a fox"), abort.signal, () => {}).catch((error) => error.message);
+  const call = adapter.generate(imageRequest(), abort.signal, () => {}).catch((error) => error.message);
   await expect.poll(() => seen.some(({ line }) => line === "GET /history/p-1")).toBe(true);
   abort.abort(new Error("enough"));
   expect(await call).toBe("enough");

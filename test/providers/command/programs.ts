@@ -8,7 +8,7 @@ import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { createCommandAdapter } from "../../../src/providers/command/provider.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { closing, entryOf, PNG } from "../../support/upstream-adapter.ts";
-import { request } from "../procedural/requests.ts";
+import { imageRequest, never } from "../upstream/scripted-server.ts";
 
 /** Gives programs twenty times as long to end by themselves. */
 export const patientClock = {
@@ -21,8 +21,6 @@ export const hastyClock = {
   ...systemClock,
   sleep: (ms: number, signal?: AbortSignal) => systemClock.sleep(ms / 10, signal),
 };
-
-export const NEVER = new AbortController().signal;
 
 /** The beginning of every program of these tests. `home` is a directory of the test. */
 const PRELUDE = `
@@ -91,8 +89,8 @@ async function adapterFor(
     deps,
     adapter,
     /** Makes one image. */
-    generate: (changes: Partial<ImageRequest> = {}, signal: AbortSignal = NEVER) =>
-      adapter.generate(request("a red fox", changes), signal, () => {}),
+    generate: (changes: Partial<ImageRequest> = {}, signal: AbortSignal = never) =>
+      adapter.generate(imageRequest(changes), signal, () => {}),
     /** The value that the program has told under this name; null before. */
     told: (name: string) => readJson(join(home, name)),
     /** The temporary files that are there. */

@@ -1,14 +1,9 @@
 import { basename } from "node:path";
 import { describe, expect, it } from "vitest";
 import { watchKey } from "../../../src/kernel/hide-keys.ts";
-import { failureOf, PNG } from "../../support/upstream-adapter.ts";
+import { PNG } from "../../support/upstream-adapter.ts";
+import { providerError, reference } from "../upstream/scripted-server.ts";
 import { inShell, programmed } from "./programs.ts";
-
-const reference = (mimeType: "image/png" | "image/jpeg") => ({
-  mimeType,
-  read: async () => PNG,
-  lend: <T>(work: (bytes: Buffer) => Promise<T>) => work(PNG),
-});
 
 describe("the input of a program", () => {
   it("[COMMAND-1] the program reads one JSON object, with private files that are gone afterwards", async () => {
@@ -25,7 +20,7 @@ describe("the input of a program", () => {
       size: { widthPx: 1376, heightPx: 768 },
       seed: 77,
       mimeType: "image/webp",
-      references: [reference("image/png"), reference("image/jpeg")],
+      references: [reference(PNG), reference(PNG, "image/jpeg")],
     });
     expect(images).toEqual([PNG]);
     const { job, modes, bytes, files } = told("seen");
@@ -35,7 +30,7 @@ describe("the input of a program", () => {
       prompt: "a forest\na red fox",
       model: "m-1",
       ratio: "16:9",
-      size: "1K",
+      size: "2K",
       width: 1376,
       height: 768,
       mime_type: "image/webp",
@@ -73,7 +68,7 @@ describe("the input of a program", () => {
     const { prompt, args, inside } = told("seen");
     expect(prompt).toBe("{seed} $(id) -x");
     expect([...args.slice(0, 2), basename(args[2]), args[3]]).toEqual([
-      "--size=1024x1024",
+      "--size=2528x1696",
       "-s 55",
       "image.jpg",
       "{prompt}{other}",
@@ -161,7 +156,7 @@ describe("the answer of a program", () => {
       [{ code: "failed" }, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
       [{ code: "toString" }, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
     ] as const)
-      expect(await failureOf(generate({ prompt: said(error) })), error.code).toMatchObject({
+      expect(await providerError(generate({ prompt: said(error) })), error.code).toMatchObject({
         message: "why | so",
         ...expected,
       });
@@ -180,7 +175,7 @@ describe("the answer of a program", () => {
       [1, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
       [255, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
     ] as const) {
-      const failure = await failureOf(generate({ prompt: String(code) }));
+      const failure = await providerError(generate({ prompt: String(code) }));
       expect(failure, String(code)).toMatchObject(expected);
       expect(failure.message).toContain(`ended with exit code ${code}: no luck`);
       expect(left()).toEqual([]);
@@ -189,14 +184,14 @@ describe("the answer of a program", () => {
 
   it("a program that a signal ended may have made the image", async () => {
     const { generate } = await inShell("kill -KILL $$");
-    const failure = await failureOf(generate());
+    const failure = await providerError(generate());
     expect(failure).toMatchObject({ trouble: "ambiguous" });
     expect(failure.message).toContain("was ended by SIGKILL");
   });
 
   it("a last line with other images than a list of paths is an error that names the field", async () => {
     const { generate } = await inShell(`say '{"images":["a.png"]}'`);
-    expect(await failureOf(generate())).toMatchObject({
+    expect(await providerError(generate())).toMatchObject({
       message: expect.stringContaining('"images" must be'),
       trouble: "ambiguous",
     });
@@ -212,7 +207,7 @@ describe("the answer of a program", () => {
        process.exit(1);`,
       { env: { CANARY: key } },
     );
-    const { message } = await failureOf(generate());
+    const { message } = await providerError(generate());
     expect(message).toMatch(/\\x1b\[31mbad \| key \[API key\] \[API key\] end$/);
     expect(message.replaceAll("[API key]", "")).not.toMatch(/canary|4f6d/);
     expect(message).not.toContain(Buffer.from(key).toString("base64"));
@@ -220,7 +215,7 @@ describe("the answer of a program", () => {
     const said = await inShell(`say '{"error":{"code":"failed","message":"key '"$CANARY"'"}}'`, {
       env: { CANARY: key },
     });
-    expect((await failureOf(said.generate())).message).toBe("key [API key]");
+    expect((await providerError(said.generate())).message).toBe("key [API key]");
   });
 
   it("what is not inside output_dir, no regular file or not there is no output", async () => {
@@ -237,7 +232,7 @@ describe("the answer of a program", () => {
       ["a pipe", `mkfifo "$out/a.png"; ${named("a.png")}`],
       ["a directory that it removed", `rmdir "$out"`],
     ] as const) {
-      const failure = await failureOf(generate({ prompt }));
+      const failure = await providerError(generate({ prompt }));
       expect(failure, what).toMatchObject({ code: "PROVIDER_ITEM_FAILED", trouble: "ambiguous" });
       expect(failure.message, what).toMatch(
         /^The output \S+ (is not inside output_dir|is no regular file|cannot be read)/,
@@ -250,7 +245,7 @@ describe("the answer of a program", () => {
     const large = await inShell(
       `make a.png; dd if=/dev/zero of="$out/a.png" bs=1 count=1 seek=${64 * 1024 * 1024}`,
     );
-    expect(await failureOf(large.generate())).toMatchObject({
+    expect(await providerError(large.generate())).toMatchObject({
       code: "INVALID_IMAGE_OUTPUT",
       retryable: false,
     });

@@ -5,9 +5,9 @@ import { createCommandAdapter } from "../../../src/providers/command/provider.ts
 import { asItemProvider } from "../../../src/providers/upstream/item-provider.ts";
 import { cleanEnvironment, startNode } from "../../support/processes.ts";
 import { tempDir } from "../../support/temp-dir.ts";
-import { closing, entryOf, failureOf, PNG } from "../../support/upstream-adapter.ts";
-import { request } from "../procedural/requests.ts";
-import { hastyClock, NEVER, patientClock, programmed, runs } from "./programs.ts";
+import { closing, entryOf, PNG } from "../../support/upstream-adapter.ts";
+import { imageRequest, never, providerError } from "../upstream/scripted-server.ts";
+import { hastyClock, patientClock, programmed, runs } from "./programs.ts";
 
 /** Starts two children that never end by themselves, one outside the program's group, and tells their ids and its own. */
 const FAMILY = `
@@ -83,7 +83,7 @@ describe("the processes of a program", () => {
       sleep: (ms: number, signal?: AbortSignal) => (ms < 500_000 ? deps.clock.sleep(ms, signal) : passing),
     };
     const provider = asItemProvider(entry, adapter, { ...deps, clock });
-    const call = failureOf(provider.generate(request("a red fox"), NEVER));
+    const call = providerError(provider.generate(imageRequest(), never));
     await expect.poll(() => told("pids")).not.toBeNull();
     late();
     expect(await call).toMatchObject({ code: "PROVIDER_TIMEOUT", trouble: "ambiguous" });
@@ -102,7 +102,7 @@ describe("the processes of a program", () => {
   it("a call that was aborted before starts nothing", async () => {
     const { adapter, told } = await programmed(`tell("up", true)`);
     const sent: string[] = [];
-    const call = adapter.generate(request("x"), AbortSignal.abort(new Error("no")), () => sent.push("x"));
+    const call = adapter.generate(imageRequest(), AbortSignal.abort(new Error("no")), () => sent.push("x"));
     await expect(call).rejects.toThrow("no");
     expect({ sent, up: told("up") }).toEqual({ sent: [], up: null });
   });
@@ -143,12 +143,15 @@ describe("the start of a program", () => {
       "plain",
     ]) {
       const adapter = adapterOf(file);
-      for (const call of [() => adapter.generate(request("x"), NEVER, () => {}), () => adapter.probe(NEVER)])
-        expect(await failureOf(call())).toMatchObject({
+      for (const call of [
+        () => adapter.generate(imageRequest(), never, () => {}),
+        () => adapter.probe(never),
+      ])
+        expect(await providerError(call())).toMatchObject({
           trouble: "unreachable",
           message: expect.stringContaining(`The program cannot be started. ${file}: `),
         });
     }
-    for (const file of ["good", join(home, "good")]) await adapterOf(file).probe(NEVER);
+    for (const file of ["good", join(home, "good")]) await adapterOf(file).probe(never);
   });
 });

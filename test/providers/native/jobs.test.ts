@@ -4,10 +4,7 @@ import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { createNativeBatchAdapter } from "../../../src/providers/native/jobs.ts";
 import { asJobProvider } from "../../../src/providers/upstream/job-provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { items, MODEL, startTestService } from "../../support/service.ts";
 import { closing, entryOf } from "../../support/upstream-adapter.ts";
-import { NATIVE_KEY } from "../../support/upstreams/native.ts";
-import { BATCH_MODEL, startNativeBatch } from "../../support/upstreams/native-batch.ts";
 import {
   byPath,
   bytes,
@@ -98,49 +95,29 @@ describe("the vendor's batch jobs", () => {
     expect(JSON.parse(b ?? "")).toMatchObject({ key: "b", request: { generationConfig: { seed: 4711 } } });
   });
 
-  it("get a chunk again that may not have arrived, and no chunk after a refusal", async () => {
+  it("get no chunk after a refusal, but another upload where that chunk may have arrived already", async () => {
     const server = await scriptedServer();
-    let broken = 2;
+    let breaks = false;
     server.reply = byPath([
       [
         "POST /upload/v1beta/files?upload_id=u1",
         (seen, answer, socket) => {
-          if (broken-- > 0) socket.destroy();
-          else json({ file: { name: "files/in1" } })(seen, answer, socket);
+          if (breaks) socket.destroy();
+          else json({ error: { code: 400, message: "the upload has ended" } }, 400)(seen, answer, socket);
+          breaks = false;
         },
       ],
       ["POST /upload", json({}, 200, { "x-goog-upload-url": "/upload/v1beta/files?upload_id=u1" })],
     ]);
     const provider = connect(server.url, {}, KEY, impatient);
     const lines = [{ key: "a", request: imageRequest() }];
-    expect(await provider.upload("our-id", lines, never)).toBe("files/in1");
-    expect(server.seen).toHaveLength(4);
-    server.reply = json({ error: { code: 413, message: "too large" } }, 413);
+    const refused = await providerError(provider.upload("our-id", lines, never));
+    expect(refused).toMatchObject({ message: "the upload has ended", retryable: false });
+    expect(server.seen).toHaveLength(2);
+    breaks = true;
     const error = await providerError(provider.upload("our-id", lines, never));
-    expect(error).toMatchObject({ message: "too large", retryable: false });
-    expect(server.seen).toHaveLength(5);
-  });
-
-  it("get another upload when a chunk is refused that may have arrived already", async () => {
-    const server = await scriptedServer();
-    const url = { "x-goog-upload-url": "/upload/v1beta/files?upload_id=u1" };
-    let sent = 0;
-    server.reply = byPath([
-      [
-        "POST /upload/v1beta/files?upload_id=u1",
-        (seen, answer, socket) => {
-          if (sent++ === 0) socket.destroy();
-          else json({ error: { code: 400, message: "the upload has ended" } }, 400)(seen, answer, socket);
-        },
-      ],
-      ["POST /upload", json({}, 200, url)],
-    ]);
-    const provider = connect(server.url, {}, KEY, impatient);
-    const error = await providerError(
-      provider.upload("our-id", [{ key: "a", request: imageRequest() }], never),
-    );
     expect(error).toMatchObject({ trouble: "ambiguous", retryable: true });
-    expect(sent).toBe(2);
+    expect(server.seen).toHaveLength(5);
   });
 
   it("get their input at no other host, whatever address the upstream gives", async () => {
@@ -380,31 +357,19 @@ describe("the results of the vendor's batch jobs", () => {
     ]);
   });
 
+  it("are in the file that the response of a job names", async () => {
+    const server = await scriptedServer(
+      byPath([
+        [file, bytes(line({ key: "a", response: response(PNG) }))],
+        ["GET", json({ ...operation("JOB_STATE_SUCCEEDED"), response: { responsesFile: "files/batch-b1" } })],
+      ]),
+    );
+    const [result] = await collected(connect(server.url).results("batches/b1", never));
+    expect(result).toMatchObject({ key: "a" });
+  });
+
   it("do not exist for a job without an output", async () => {
     const server = await scriptedServer(json({ ...operation("BATCH_STATE_FAILED"), error: { code: 1 } }));
     expect(await collected(connect(server.url).results("batches/b1", never))).toEqual([]);
   });
 });
-
-it.each([
-  ["BATCH", "both"],
-  ["JOB", "metadata"],
-  ["BATCH", "response"],
-] as const)(
-  "a batch is made as the vendor's batch jobs (states %s, output in %s)",
-  async (states, outputs) => {
-    const fake = await startNativeBatch({ states, outputs });
-    onTestFinished(() => fake.close());
-    const quick = { pollSeconds: 0.05, keyHeader: "x-goog-api-key", models: { [MODEL]: BATCH_MODEL } };
-    const provider = connect(fake.url, { ...quick, jobImages: 2 }, NATIVE_KEY);
-    const config = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
-    const service = await startTestService({ providers: [provider], config });
-    fake.book.plan = () => ({ runningMs: 100, isShuffled: true });
-    const { id } = await service.submit({ model: MODEL, items: items(5) });
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 5 });
-    const sizes = fake.book.own().map(({ lines }) => lines.length);
-    expect(sizes.sort()).toEqual([1, 2, 2]);
-    expect(fake.book.payments()).toHaveLength(5);
-    await expect.poll(() => fake.book.files.size).toBe(0);
-  },
-);

@@ -87,28 +87,20 @@ describe("the native protocol", () => {
     expect(JSON.parse(server.seen[1]?.text ?? "").generationConfig.imageConfig).toEqual({ imageSize: "2K" });
   });
 
-  it("[OPT-6] sends a seed that nobody asked for only to a vendor's model that takes one", async () => {
-    const server = await scriptedServer(json(content(image(PNG))));
-    const asked = { quality: "high", background: null, negativePrompt: null, seed: null };
-    const ask = async (model: string, preset: string | null) => {
-      const request = imageRequest({ model, asked });
-      const { seed } = await connect(server.url, { preset }).generate(request, never, () => {});
-      return [seed, JSON.parse(server.seen.at(-1)?.text ?? "").generationConfig.seed];
-    };
-    expect(await ask("gemini-3-pro-image", "google")).toEqual([4711, 4711]);
-    expect(await ask("gemini-nano-banana-2.1", "google")).toEqual([null, undefined]);
+  it.each([
+    ["a vendor's model that takes one", "gemini-3-pro-image", "google", null, 4711],
+    ["a vendor's model that takes none", "gemini-nano-banana-2.1", "google", null, null],
     // Another imgbatch, whose models are its own matter.
-    expect(await ask("gemini-3-pro-image", null)).toEqual([null, undefined]);
-    expect(await ask("image-model", null)).toEqual([null, undefined]);
-  });
-
-  it("[OPT-6] sends a seed that was asked for also to a model that is not known", async () => {
+    ["a server that is no vendor's", "gemini-3-pro-image", null, null, null],
+    ["a model that is not known", "gemini-9-image", "google", null, null],
+    ["a model that is not known, where one was asked for", "gemini-9-image", "google", 7, 7],
+  ])("[OPT-6] sends a seed to %s, or leaves it out", async (_, model, preset, seed, expected) => {
     const server = await scriptedServer(json(content(image(PNG))));
-    const asked = { quality: null, background: null, negativePrompt: null, seed: 7 };
-    const request = imageRequest({ model: "gemini-9-image", seed: 7, asked });
-    const made = await connect(server.url, { preset: "google" }).generate(request, never, () => {});
-    expect(JSON.parse(server.seen[0]?.text ?? "").generationConfig.seed).toBe(7);
-    expect(made.seed).toBe(7);
+    const asked = { quality: "high", background: null, negativePrompt: null, seed };
+    const request = imageRequest({ model, asked, ...(seed !== null && { seed }) });
+    const made = await connect(server.url, { preset }).generate(request, never, () => {});
+    expect(made.seed).toBe(expected);
+    expect(JSON.parse(server.seen[0]?.text ?? "").generationConfig.seed ?? null).toBe(expected);
   });
 
   it("cannot be asked for a type", async () => {

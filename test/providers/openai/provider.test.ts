@@ -66,24 +66,10 @@ describe("a request in the form of OpenAI Images", () => {
     });
   });
 
-  it("follows the options of the entry", async () => {
-    expect((await sent({ path: "/images" })).url).toBe("/v1/images");
-    expect(await bodyOf({ sizeAs: "width_height", responseFormat: "base64" })).toEqual({
-      model: "image-model",
-      prompt: "a red fox",
-      width: 2528,
-      height: 1696,
-      response_format: "base64",
-    });
-    expect(await bodyOf({ sizeAs: "aspect_ratio", responseFormat: "url" })).toEqual({
-      model: "image-model",
-      prompt: "a red fox",
-      aspect_ratio: "3:2",
-      response_format: "url",
-    });
+  it("has no ratio to keep that of a reference, no format to omit it, and the key where the entry says", async () => {
+    expect(await bodyOf({ responseFormat: "omit" })).not.toHaveProperty("response_format");
     expect(await bodyOf({ sizeAs: "aspect_ratio" }, { keepsRatio: true })).not.toHaveProperty("aspect_ratio");
     expect(await bodyOf({}, { keepsRatio: true })).toMatchObject({ size: "2528x1696" });
-    expect(await bodyOf({ responseFormat: "omit" })).not.toHaveProperty("response_format");
     const header = await sent({ auth: "api-key" });
     expect(header.headers).toMatchObject({ "api-key": KEY });
     expect(header.headers.authorization).toBeUndefined();
@@ -199,30 +185,16 @@ describe("a request in the form of OpenAI Images", () => {
     expect(one.text).toContain('name="image"; filename="reference-1.png"');
   });
 
-  it("sends references as JSON of either form, or none", async () => {
-    const [png, jpeg] = [
-      `data:image/png;base64,${PNG.toString("base64")}`,
-      `data:image/jpeg;base64,${JPEG.toString("base64")}`,
-    ];
-    const one = [reference(PNG)];
-    const two = [...one, reference(JPEG, "image/jpeg")];
-    const single = await sent({ edits: "json" }, { references: one });
-    expect(single.url).toBe("/v1/images/edits");
-    expect(JSON.parse(single.text).image).toEqual({ type: "image_url", url: png });
-    expect((await bodyOf({ edits: "json" }, { references: two })).images).toEqual([
-      { type: "image_url", url: png },
-      { type: "image_url", url: jpeg },
-    ]);
-    const inputs = await sent({ edits: "input_references" }, { references: two });
-    expect(inputs.url).toBe("/v1/images/generations");
-    expect(JSON.parse(inputs.text).input_references).toEqual([
-      { type: "image_url", image_url: { url: png } },
-      { type: "image_url", image_url: { url: jpeg } },
-    ]);
+  it("sends a single reference as JSON under the name of one", async () => {
+    const { image } = await bodyOf({ edits: "json" }, { references: [reference(PNG)] });
+    expect(image).toEqual({ type: "image_url", url: `data:image/png;base64,${PNG.toString("base64")}` });
+  });
+
+  it("sends no more references than the entry takes", async () => {
     const server = await scriptedServer();
     expect(connect(server, { edits: "none" }).takes.maxReferences).toBe(0);
     for (const error of [
-      await failure(server, { edits: "none" }, { references: one }),
+      await failure(server, { edits: "none" }, { references: [reference(PNG)] }),
       await failure(server, {}, { references: Array(17).fill(reference(PNG)) }),
     ]) {
       expect(error).toMatchObject({ code: "INVALID_ARGUMENT", trouble: null, retryable: false });

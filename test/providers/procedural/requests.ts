@@ -1,28 +1,15 @@
-import { type AspectRatio, imageSizePx, type SizeTier } from "../../../src/contract/image-formats.ts";
+import { imageSizePx } from "../../../src/contract/image-formats.ts";
 import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import type { Clock } from "../../../src/kernel/clock.ts";
+import type { Simulation } from "../../../src/providers/procedural/directives.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
+import { imageRequest } from "../upstream/scripted-server.ts";
 
 /** A request for a 1K square PNG. */
 export function request(prompt: string, changes: Partial<ImageRequest> = {}): ImageRequest {
-  const tier: SizeTier = changes.tier ?? "1K";
-  const ratio: AspectRatio = changes.ratio ?? "1:1";
-  return {
-    model: "test-model",
-    prompt,
-    outputIndex: 0,
-    tier,
-    ratio,
-    keepsRatio: false,
-    size: imageSizePx(tier, ratio),
-    mimeType: "image/png",
-    references: [],
-    storedReferences: [],
-    attempt: 1,
-    seed: 1,
-    origin: "batch",
-    ...changes,
-  };
+  const { tier = "1K", ratio = "1:1" } = changes;
+  const size = imageSizePx(tier, ratio);
+  return imageRequest({ model: "test-model", prompt, tier, ratio, size, seed: 1, ...changes });
 }
 
 /** Sleeps are noted and are over at once. */
@@ -39,16 +26,19 @@ export function notingClock(): Clock & { slept: number[] } {
   };
 }
 
-export const provider = createProceduralProvider({
-  name: "local",
-  concurrency: 2,
-  models: () => true,
-  clock: notingClock(),
-});
-
-/** Generates with the plain provider. */
-export function generate(prompt: string, changes: Partial<ImageRequest> = {}) {
-  return provider.generate(request(prompt, changes), new AbortController().signal);
+/** Generates with a provider of its own. */
+export function generate(
+  prompt: string,
+  changes: Partial<ImageRequest> = {},
+  {
+    clock = notingClock(),
+    signal = new AbortController().signal,
+    simulate,
+  }: { clock?: Clock; signal?: AbortSignal; simulate?: Simulation } = {},
+) {
+  const facts = { name: "local", concurrency: 2, models: () => true, clock };
+  const provider = createProceduralProvider({ ...facts, ...(simulate && { simulate }) });
+  return provider.generate(request(prompt, changes), signal);
 }
 
 /** The one image of a prompt. */

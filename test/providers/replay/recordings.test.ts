@@ -8,19 +8,13 @@ import { watchKey } from "../../../src/kernel/hide-keys.ts";
 import { Recordings, recordable } from "../../../src/providers/replay/recordings.ts";
 import { tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
 import { tempDir } from "../../support/temp-dir.ts";
+import { imageRequest, reference } from "../upstream/scripted-server.ts";
 
 const inspector = sharpInspector(new Decoding());
 const asked = { quality: null, background: null, seed: null, negativePrompt: null };
-const FOX: ImageRequest = {
-  ...{ model: "a-model", prompt: "a red fox, “in the snow”", outputIndex: 0, tier: "1K", ratio: "1:1" },
-  ...{ keepsRatio: false, size: { widthPx: 1024, heightPx: 1024 }, mimeType: "image/png", references: [] },
-  ...{ storedReferences: [], attempt: 1, seed: 5, asked, origin: "realtime" },
-};
-const reference = (text: string) => {
-  const bytes = Buffer.from(text);
-  const lend = <T>(work: (bytes: Buffer) => Promise<T>) => work(bytes);
-  return { read: async () => bytes, lend, mimeType: "image/png" as const };
-};
+const square = { tier: "1K", ratio: "1:1", size: { widthPx: 1024, heightPx: 1024 } } as const;
+const FOX = imageRequest({ model: "a-model", prompt: "a red fox, “in the snow”", ...square, asked });
+const pictured = (text: string) => reference(Buffer.from(text));
 
 interface Recorded {
   request: object;
@@ -100,11 +94,11 @@ describe("the recordings of a directory", () => {
       { ratio: "16:9" },
       { keepsRatio: true },
       { mimeType: "image/webp" },
-      { references: [reference("a")] },
-      { references: [reference("b")] },
-      { references: [reference("a"), reference("b")] },
-      { references: [reference("b"), reference("a")] },
-      { references: [reference("a")], mask: reference("m") },
+      { references: [pictured("a")] },
+      { references: [pictured("b")] },
+      { references: [pictured("a"), pictured("b")] },
+      { references: [pictured("b"), pictured("a")] },
+      { references: [pictured("a")], mask: pictured("m") },
       { storedReferences: [{ uri: "gs://a/b", mimeType: "image/png" }] },
       { asked: { ...asked, quality: "high" } },
       { asked: { ...asked, background: "opaque" } },

@@ -428,6 +428,44 @@ it("columns that are unknown, double or separated in another way are said once, 
   ]);
 });
 
+it("[FILE-2] a slip in a short name is said with what was meant, and other words as short are metadata", async () => {
+  const slips = {
+    siez: "size",
+    sizee: "size",
+    sze: "size",
+    sede: "seed",
+    modle: "model",
+    vras: "vars",
+  };
+  const table = (names: readonly string[]) => `prompt,${names.join(",")}\na${",7".repeat(names.length)}\n`;
+  expect(await problems({ "p.csv": table(Object.keys(slips)) })).toEqual(
+    Object.entries(slips).map(
+      ([name, meant]) => `p.csv:1: ${name}: is not a known field; did you mean ${meant}?`,
+    ),
+  );
+  expect(await problems({ "p.jsonl": '{"prompt":"a","Size":"2K"}' })).toEqual([
+    "p.jsonl:1: Size: is not a known field; did you mean size?",
+  ]);
+  const words = [
+    "side",
+    "site",
+    "sizes",
+    "need",
+    "seek",
+    "speed",
+    "see",
+    "mode",
+    "models",
+    "modem",
+    "cars",
+    "var",
+    "line",
+    "file",
+  ];
+  const [row] = await read({ "p.csv": table(words) });
+  expect(Object.keys(JSON.parse(String(row?.metadata)))).toEqual(words);
+});
+
 it("quotes that go wrong are said with the line where the row begins", async () => {
   const csv = 'prompt,custom_id\n"he said "hi" twice",a\n  // a,b\nc,"d"\n"fine",e\n"caf';
   expect(await problems({ "p.csv": Buffer.concat([Buffer.from(csv), Buffer.from([0xe9])]) })).toEqual([

@@ -214,20 +214,6 @@ describe("the contact sheet", () => {
     expect([...edges]).toEqual([224, 480]);
   });
 
-  it("never holds more than a few pictures at once", async () => {
-    let open = 0;
-    let most = 0;
-    const thumbnail = async () => {
-      most = Math.max(most, ++open);
-      await new Promise((done) => setImmediate(done));
-      open--;
-      return Buffer.from("x");
-    };
-    await pageOf(reportOf(Array.from({ length: 100 }, (_, i) => ({ id: `i${i}` }))), thumbnail);
-    expect(most).toBeGreaterThan(0);
-    expect(most).toBeLessThanOrEqual(4);
-  });
-
   it("a page that shows this already stays, whenever it is looked at; anything new replaces it whole", async () => {
     const report = reportOf([{ id: "fox" }]);
     const { dir } = await pageOf(report);

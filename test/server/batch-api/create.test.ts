@@ -53,10 +53,8 @@ describe("creating a batch", () => {
       queued_behind: null,
       upstream_jobs: [],
     });
-    const list = (await (await service.ask(`/${batch.id}/items`)).json()) as {
-      data: { custom_id: string }[];
-    };
-    expect(list.data.map((item) => item.custom_id)).toEqual(["item_000001", "pair_01", "pair_02"]);
+    const ids = (await service.items(batch.id)).map((item) => item.custom_id);
+    expect(ids).toEqual(["item_000001", "pair_01", "pair_02"]);
   });
 
   it.each([

@@ -27,10 +27,7 @@ it("[OPT-1] items have their own size, ratio, quality, background, seed and nega
   // Two images of 2K (0.101) and two of 1K (0.067), at half the price; 0.6 of it is held.
   expect([answer.status, batch.estimated_cost, batch.hold_amount]).toEqual([200, 0.168, 0.2016]);
   await expect.poll(async () => (await bodyOf(await service.ask(`/${batch.id}`))).status).toBe("completed");
-  const { data } = (await bodyOf(await service.ask(`/${batch.id}/items`))) as {
-    data: Record<string, unknown>[];
-  };
-  expect(data.map((item) => [item.options, item.cost])).toEqual([
+  expect((await service.items(String(batch.id))).map((item) => [item.options, item.cost])).toEqual([
     [{ ...options, negative_prompt: "snow" }, 0.0505],
     [{ ...options, negative_prompt: "snow", seed: 8 }, 0.0505],
     [{ background: "transparent", quality: "high" }, 0.0335],

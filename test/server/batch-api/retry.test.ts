@@ -54,8 +54,21 @@ describe("a retry over HTTP", () => {
     const { status } = await service.ask(`/${id}?include=all`);
     expect(status).toBe(400);
 
+    const other = { model: MODEL, items: items(1), parent_batch_id: id, task_name: "other" };
+    const last = await service.submit(other);
+    await service.until(last.id);
+    expect((await service.ask(`/${last.id}/outputs`, { method: "DELETE" })).status).toBe(200);
+    expect(await listed("?include=retries&status=output_deleted")).toEqual([[last.id, []]]);
+    expect(await listed("?include=retries&task_name=other")).toEqual([[last.id, []]]);
+    expect(await listed("?include=retries&status=completed")).toEqual([[id, [retry.id, again.id, last.id]]]);
+    const { stores } = await openBeside(service.data);
+    const { apiKeyId } = (await stores.read.batches.byId(id)) ?? { apiKeyId: "" };
+    const newest = await stores.read.batches.retriesOf(apiKeyId, [id], 2);
+    expect(newest.map((each) => each.id)).toEqual([again.id, last.id]);
+
     expect((await service.ask(`/${id}`, { method: "DELETE" })).status).toBe(204);
     expect(await listed("?include=retries")).toEqual([
+      [last.id, []],
       [again.id, []],
       [retry.id, []],
     ]);
@@ -127,8 +140,7 @@ describe("a retry over HTTP", () => {
     };
     const some = await retry({ custom_ids: ["i3"] });
     expect(some).toMatchObject({ parent_batch_id: id, item_count: 1 });
-    const { data } = await (await service.ask(`/${some.id}/items`)).json();
-    expect(data.map(({ custom_id }: { custom_id: string }) => custom_id)).toEqual(["i3"]);
+    expect((await service.items(some.id)).map(({ custom_id }) => custom_id)).toEqual(["i3"]);
     expect((await retry({ custom_ids: ["i3"] })).id).toBe(some.id);
     expect((await retry({ custom_ids: ["i2"] })).error.code).toBe("BATCH_IMAGE_IDEMPOTENCY_CONFLICT");
     expect(await retry({}, "all")).toMatchObject({ item_count: 2 });

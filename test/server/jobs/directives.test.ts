@@ -1,5 +1,4 @@
 import { describe, expect, it } from "vitest";
-import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
 import { askJobs, batchIdOf, createInline, endedJob, inlinedOf, jobOf } from "../../support/jobs.ts";
@@ -18,8 +17,7 @@ const requests = (...prompts: string[]) =>
 async function ended(...prompts: string[]) {
   const service = await start();
   const job = await endedJob(service, await createInline(service, requests(...prompts)));
-  const { stores, blobs } = await openBeside(service.data);
-  expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  await service.expectBooks();
   const keys = inlinedOf(job).map(({ metadata }) => Number((metadata as { key: string }).key));
   return { job, keys };
 }

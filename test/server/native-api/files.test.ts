@@ -3,7 +3,6 @@ import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { draftsBelow } from "../../support/drafts.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider, made, tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
-import { apiChecker } from "../../support/openapi.ts";
 import { content, generate, imagePart, picture, refusalOf } from "../../support/realtime.ts";
 import { openBeside, startTestService } from "../../support/service.ts";
 import { ask, fileOf, listOf, send, start, upload, urlOf } from "../../support/uploads.ts";
@@ -100,31 +99,6 @@ describe("an uploaded file", () => {
     const last = await send(next.url + url.pathname + url.search, "upload, finalize", 10, " no more");
     expect((await fileOf(last)).sizeBytes).toBe("18");
     expect(await draftsBelow(service.data)).toEqual([]);
-  });
-
-  it("[OPS-3] fits the description, and so do its errors", async () => {
-    const service = await serve();
-    const checker = apiChecker();
-    const begun = await start(service);
-    await checker.expectConforming("post", "/upload/v1beta/files", begun);
-    const url = await urlOf(begun);
-    await checker.expectConforming("post", "/upload/v1beta/files", await send(url, "upload", 7, "x"));
-    const last = await send(url, "upload, finalize", 0, "x");
-    await checker.expectConforming("post", "/upload/v1beta/files", last);
-    const { file } = await last.json();
-    const one = "/v1beta/files/{file}";
-    for (const [method, path, target, status] of [
-      ["get", "/v1beta/files", "/v1beta/files", 200],
-      ["get", "/v1beta/files", "/v1beta/files?pageSize=x", 400],
-      ["get", one, `/v1beta/${file.name}`, 200],
-      ["get", `${one}:download`, `/v1beta/${file.name}:download`, 200],
-      ["delete", one, `/v1beta/${file.name}`, 200],
-      ["delete", one, `/v1beta/${file.name}`, 404],
-    ] as const) {
-      const answer = await ask(service, target, { method: method.toUpperCase() });
-      await checker.expectConforming(method, path, answer);
-      expect([target, answer.status]).toEqual([target, status]);
-    }
   });
 });
 

@@ -242,8 +242,7 @@ describe("a job from a file", () => {
     expect(files.files.map(({ name }: { name: string }) => name)).not.toContain(
       job.metadata.output?.responsesFile,
     );
-    const { stores, blobs } = await openBeside(service.data);
-    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    await service.expectBooks();
   });
 
   it("[LINES-4] has an error for each line that cannot be read, and makes the others", async () => {

@@ -2,7 +2,6 @@ import { randomBytes } from "node:crypto";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import type { OpenaiBody } from "../../../src/contract/openai-api.ts";
-import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { draftsBelow } from "../../support/drafts.ts";
 import { FakeProvider, FakeUpstream, made, tinyPng, troubled } from "../../support/fake-provider.ts";
@@ -23,7 +22,7 @@ import {
 } from "../../support/openai-batches.ts";
 import { refusalOf, shapesOf } from "../../support/openai-images.ts";
 import { picture } from "../../support/realtime.ts";
-import { MODEL, openBeside, startTestService } from "../../support/service.ts";
+import { MODEL, startTestService } from "../../support/service.ts";
 import { upload } from "../../support/uploads.ts";
 
 describe("a batch of OpenAI's API", () => {
@@ -98,8 +97,7 @@ describe("a batch of OpenAI's API", () => {
     const shown = await service.batch(batchIdOf(batch.id));
     expect(shown).toMatchObject({ source: "openai", success_count: 2, actual_cost: 0.067 });
     expect((await service.ask(`/${shown.id}/retry`, { method: "POST" })).status).toBe(400);
-    const { stores, blobs } = await openBeside(service.data);
-    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    await service.expectBooks();
   });
 
   it("edits data URLs and files of either API, each line by itself", async () => {

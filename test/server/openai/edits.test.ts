@@ -118,6 +118,7 @@ describe("an edit as a form", () => {
       expect(await errorOf(answer)).toMatchObject({ param, message: expect.stringContaining(words) });
       expect(answer.status).toBe(400);
     }
+    expect((await edit(service, "x", { headers: { "content-type": "text/plain" } })).status).toBe(415);
     expect(provider.requests).toEqual([]);
     await expect.poll(() => draftsOf(service)).toEqual([]);
     await imagesOf(await edit(service, form(prompt, ...many(14))));

@@ -251,6 +251,7 @@ describe("a request", () => {
       const refusal = await refusalOf(await generate(service, body));
       expect([body, ...refusal]).toEqual([body, 400, "REALTIME_INVALID_ARGUMENT", param]);
     }
+    expect((await generate(service, { prompt: "x", model: "nope" })).status).toBe(404);
   });
 
   it("goes by paths with /v1 and without, and needs a key", async () => {

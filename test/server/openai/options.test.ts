@@ -181,8 +181,6 @@ it("[OPT-8] lines of a batch have their own options and prices, and the answers 
     asked: { ...NOTHING, quality: "max", background: "transparent", seed: 7 },
   });
   expect(asked.get("y")?.asked).toEqual(NOTHING);
-  const costs = (await (await service.ask(`/${batch.id.replace("batch_", "imgbatch_")}/items`)).json()) as {
-    data: { cost: number | null }[];
-  };
-  expect(costs.data.map(({ cost }) => cost)).toEqual([0.1, 0.025, null]);
+  const made = await service.items(batch.id.replace("batch_", "imgbatch_"));
+  expect(made.map(({ cost }) => cost)).toEqual([0.1, 0.025, null]);
 });

@@ -25,6 +25,13 @@ describe("an image by URL", () => {
       expect(answer.headers.get("x-content-type-options")).toBe("nosniff");
       expect(Buffer.from(await answer.arrayBuffer())).toEqual(await tinyPng());
     }
+    const etag = (await fetch(url, { method: "HEAD" })).headers.get("etag") ?? "";
+    for (const [status, headers] of [
+      [206, { range: "bytes=0-3" }],
+      [416, { range: "bytes=999999-" }],
+      [304, { "if-none-match": etag }],
+    ] as const)
+      expect((await fetch(url, { headers })).status).toBe(status);
     const jpeg = await fetch(await urlOf(service, { output_format: "jpeg" }));
     expect(jpeg.headers.get("content-type")).toBe("image/jpeg");
     await jpeg.arrayBuffer();

@@ -26,10 +26,8 @@ async function checkOf(directory: string) {
 }
 
 /** Which items of a batch say that they may be paid twice. */
-async function marksOf({ ask }: TestService, id: string): Promise<boolean[]> {
-  const { data } = await (await ask(`/${id}/items`)).json();
-  return data.map(({ notes }: { notes: string[] }) => notes.some((note) => note.includes("paid twice")));
-}
+const marksOf = async (service: TestService, id: string) =>
+  (await service.items(id)).map(({ notes }) => notes.some((note) => note.includes("paid twice")));
 
 /** The data of a service that has made a batch of five images, and was stopped. */
 async function usedDirectory() {

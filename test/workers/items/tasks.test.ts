@@ -77,8 +77,8 @@ it("[TASK-3] an item whose task cannot be asked for, for as long as an outage ma
   const { service, known } = await twoUpstreams(["trouble"], 0);
   const { id } = await service.submit({ model: MODEL, items: items(1) });
   await expect.poll(async () => (await service.batch(id)).status).toBe("completed");
-  const { data } = await (await service.ask(`/${id}/items`)).json();
-  expect(data[0].error.message).toContain("may be billed");
+  const [item] = await service.items(id);
+  expect(item?.error?.message).toContain("may be billed");
   expect(known).toEqual([null]);
 });
 

@@ -1,10 +1,8 @@
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ItemObject } from "../../../src/contract/batch-api.ts";
 import { DATA_FILES } from "../../../src/contract/data-directory.ts";
 import type { BatchStatus } from "../../../src/contract/statuses.ts";
-import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import type { ServiceEvent } from "../../../src/domain/feed.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
@@ -25,10 +23,6 @@ const overloaded = (status: number) => ({ status, headers: new Headers(), body: 
 
 const failure = (service: { ask(path: string): Promise<Response> }, id: string) =>
   service.ask(`/${id}/items?status=failed`).then((answer) => answer.json());
-
-async function itemsOf(service: TestService, id: string): Promise<ItemObject[]> {
-  return ((await (await service.ask(`/${id}/items?limit=200`)).json()) as { data: ItemObject[] }).data;
-}
 
 const PATIENCE_MS = 60_000;
 /** How long a job is looked for where a test needs no more than the end of the search. */
@@ -87,11 +81,6 @@ async function jobsOf(service: TestService, id: string) {
   return stores.read.upstreamJobs.ofBatch(id);
 }
 
-async function expectBooks(service: TestService) {
-  const { stores, blobs } = await openBeside(service.data);
-  expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
-}
-
 describe("a provider that takes many images as a job", () => {
   it("gets a large batch as several jobs with a bounded number of images, a slot each", async () => {
     const upstream = new FakeJobProvider({ images: 2, concurrency: 2 });
@@ -107,7 +96,7 @@ describe("a provider that takes many images as a job", () => {
     const jobs = await jobsOf(service, id);
     expect(new Set(jobs.map((job) => job.id.split("-")[1])).size).toBe(1);
     expect(new Set(jobs.map((job) => job.id)).size).toBe(4);
-    await expectBooks(service);
+    await service.expectBooks();
   });
 
   it("gets no job with more bytes of input than it takes, and a single item however large", async () => {
@@ -221,7 +210,7 @@ describe("a job whose creation has no answer", () => {
     });
     const names = ["upstream/2", "upstream/1"];
     expect(await jobsOf(second, id)).toMatchObject([{ upstreamName: null, endedNames: names }]);
-    await expectBooks(second);
+    await second.expectBooks();
   });
 
   it("twice is given up: its items may have been billed", async () => {
@@ -311,7 +300,7 @@ describe("an upstream of jobs with a trouble", () => {
     });
     expect([upstream.jobs.size, refusals]).toEqual([1, -1]);
     expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([2]);
-    for (const item of await itemsOf(service, id)) expect(item.notes.join()).toContain(MARK);
+    for (const item of await service.items(id)) expect(item.notes.join()).toContain(MARK);
   });
 
   it("is looked through once for a job that exists although it said that it takes none", async () => {
@@ -327,7 +316,7 @@ describe("an upstream of jobs with a trouble", () => {
     });
     expect([upstream.jobs.size, upstream.cancelled]).toEqual([1, []]);
     expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([1]);
-    for (const item of await itemsOf(service, id)) expect(JSON.stringify(item)).not.toContain(MARK);
+    for (const item of await service.items(id)) expect(JSON.stringify(item)).not.toContain(MARK);
   });
 
   it("is looked through for such a job also after a restart", async () => {
@@ -362,7 +351,7 @@ describe("an upstream of jobs with a trouble", () => {
       status: "completed",
       success_count: 2,
     });
-    for (const { notes } of await itemsOf(service, id)) expect(notes.join()).toContain(MARK);
+    for (const { notes } of await service.items(id)) expect(notes.join()).toContain(MARK);
     upstream.unlisted.clear();
     await passUntil(clock, MINUTE_MS, () => upstream.cancelled.length > 0);
     expect([upstream.jobs.size, upstream.cancelled]).toEqual([2, ["upstream/1"]]);
@@ -382,7 +371,7 @@ describe("an upstream of jobs with a trouble", () => {
     expect(ended).toMatchObject({ status: "failed", actual_cost: 0 });
     expect(ended.error?.message).toContain("could not be used for too long");
     expect(ended.error?.message).not.toContain("billed");
-    await expectBooks(service);
+    await service.expectBooks();
   });
 
   it("that said so before a cancellation has such a job stopped", async () => {
@@ -506,9 +495,9 @@ it("results that always end early are taken as they are in the end, and the rest
   const ended = await passToEnd(clock, 10_000, service, id);
   expect(ended).toMatchObject({ status: "completed", success_count: 1, fail_count: 1 });
   expect(reads).toBe(6);
-  const failed = (await itemsOf(service, id)).flatMap(({ error }) => error ?? []);
+  const failed = (await service.items(id)).flatMap(({ error }) => error ?? []);
   expect(failed).toMatchObject([{ code: "RESULT_MISSING", message: expect.stringContaining("1 of 2") }]);
-  await expectBooks(service);
+  await service.expectBooks();
 });
 
 describe("a job that took too long while the service was off", () => {

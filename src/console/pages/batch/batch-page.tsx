@@ -265,17 +265,22 @@ function Loaded({ batches, items, isComplete, openKey, onChanged }: LoadedProps)
     failed: whole.fail_count,
     pending: whole.pending_count,
   };
+  const kinds = KINDS.filter(
+    (each) => each === "all" || each === kind || (counts[each] > 0 && counts[each] < counts.all),
+  );
   return (
     <>
       <BatchHead batches={batches} whole={whole} items={isComplete ? items : null} onChanged={onChanged} />
       <div className="tools">
-        <fieldset className="tabs" aria-label="Show">
-          {KINDS.filter((each) => each === "all" || counts[each] > 0).map((each) => (
-            <button key={each} type="button" aria-pressed={kind === each} onClick={() => setKind(each)}>
-              {each} <span className="of">{count(counts[each])}</span>
-            </button>
-          ))}
-        </fieldset>
+        {kinds.length > 1 && (
+          <fieldset className="tabs" aria-label="Show">
+            {kinds.map((each) => (
+              <button key={each} type="button" aria-pressed={kind === each} onClick={() => setKind(each)}>
+                {each} <span className="of">{count(counts[each])}</span>
+              </button>
+            ))}
+          </fieldset>
+        )}
         <SearchField label="Search prompts" value={words} onChange={setWords} />
       </div>
       <Gallery

@@ -25,7 +25,10 @@ interface SaveOptions {
   onDone?: (count: number) => void;
 }
 
-/** Saves one image as it is, and several as a ZIP, or as several. Images of several models are in a folder each. Throws `ApiError`. */
+/**
+ * Saves one image as it is, and several as a ZIP, or as several. Images of several models are in a folder each, and
+ * `manifest.json` says which batch and prompt each is from. Throws `ApiError`.
+ */
 export async function saveImages(
   items: readonly PlacedItem[],
   { name, zipItems, onDone = () => {} }: SaveOptions,
@@ -46,15 +49,35 @@ export async function saveImages(
 
 async function* filesOf(items: readonly PlacedItem[], hasFolders: boolean, onDone: (count: number) => void) {
   const taken = new Set<string>();
+  const files: object[] = [];
   for (const [at, item] of items.entries()) {
     const stem = fileStem(item.custom_id);
     const folder = hasFolders ? `${fileStem(item.batch.model)}/` : "";
     for (let index = 0; index < Math.max(1, item.image_count); index++) {
       const name = freeName(`${folder}${stem}${index === 0 ? "" : `_${index + 1}`}`, taken);
-      yield { name: `${name}.${extensionOf(item)}`, input: await fetchImage(item, index) };
+      const filename = `${name}.${extensionOf(item)}`;
+      yield { name: filename, input: await fetchImage(item, index) };
+      files.push(manifestEntry(item, index, filename));
     }
     onDone(at + 1);
   }
+  const batches = [...new Set(items.map(({ batch }) => batch))].map(
+    ({ id, model, task_name, created_at }) => {
+      return { batch_id: id, model, task_name, created_at };
+    },
+  );
+  yield { name: "manifest.json", input: `${JSON.stringify({ batches, files }, null, 2)}\n` };
+}
+
+/** An image as in the manifest of the service's own ZIP, with its batch and its prompt. */
+function manifestEntry(item: PlacedItem, index: number, filename: string) {
+  const { custom_id, batch, images } = item;
+  const { mime_type, size, sha256 } = images?.[index] ?? {};
+  const prompt = item.prompt ?? item.prompt_preview;
+  return {
+    ...{ custom_id, batch_id: batch.id, model: batch.model, prompt },
+    ...{ filename, mime_type, image_index: index, size, sha256 },
+  };
 }
 
 /** The bytes of an item's image as they were made. */

@@ -54,6 +54,11 @@ export function LargeView(props: {
     return (
       <Dialog label="No such image" className="small" onClose={onClose}>
         <h2>No such image in this batch</h2>
+        <div className="dialog-actions">
+          <button type="button" className="button primary" onClick={onClose}>
+            Show the batch
+          </button>
+        </div>
       </Dialog>
     );
   const closeQuestion = () => setAsked(null);

@@ -6,7 +6,7 @@ import { FORMAT_NAMES, type FormatName } from "../../../prompts/lines.ts";
 import { batchModels } from "../../api/batches.ts";
 import { type ReferenceFile, readReference } from "../../api/files.ts";
 import { ConfirmDialog } from "../../parts/dialog.tsx";
-import { DropArea, ReferenceList } from "../../parts/drop-area.tsx";
+import { DropArea, PROMPT_FILE, ReferenceList } from "../../parts/drop-area.tsx";
 import { announce, ErrorNote, Icon } from "../../parts/notes.tsx";
 import { useData, useLimits } from "../../parts/use-data.ts";
 import { type CheckedDraft, checkDraft } from "./check-draft.ts";
@@ -185,7 +185,6 @@ function LostReferences({ names, onForget }: { names: readonly string[]; onForge
   );
 }
 
-const PROMPT_FILE = /\.(jsonl|csv|tsv|txt)$/i;
 const PROMPTS = ".jsonl, .csv, .tsv or .txt";
 const TEXT_FILE = /\.txt$/i;
 const IMAGE_FILE = /\.(png|jpe?g|webp)$/i;
@@ -258,20 +257,8 @@ export function NewBatchPage() {
       <ErrorNote error={models.error} />
       <div className="new-batch">
         <div>
-          <DraftFields
-            draft={draft}
-            models={models.value ?? []}
-            model={model}
-            mostImages={limits.outputCountPerItem}
-            onChange={change}
-          />
-          <OptionFieldset
-            label="Options of lines without their own"
-            options={draft.options}
-            model={model}
-            onChange={(options) => change({ options })}
-          />
           <DropArea
+            takesPrompts
             label="Choose files"
             accept={[...FORMAT_NAMES.map((name) => `.${name}`), "image/png", "image/jpeg", "image/webp"].join(
               ",",
@@ -283,8 +270,6 @@ export function NewBatchPage() {
             </span>
           </DropArea>
           <Lists lists={draft.lists} onRemove={state.removeList} />
-        </div>
-        <div>
           <PromptEditor
             text={draft.text}
             format={draft.format}
@@ -306,6 +291,21 @@ export function NewBatchPage() {
               </label>
             )}
           </ReferenceList>
+        </div>
+        <div>
+          <DraftFields
+            draft={draft}
+            models={models.value ?? []}
+            model={model}
+            mostImages={limits.outputCountPerItem}
+            onChange={change}
+          />
+          <OptionFieldset
+            label="Options of lines without their own"
+            options={draft.options}
+            model={model}
+            onChange={(options) => change({ options })}
+          />
         </div>
       </div>
       <SendBar

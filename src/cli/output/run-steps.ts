@@ -1,0 +1,174 @@
+import { IN_REPLAY_DIRECTORY } from "../../contract/batch-api.ts";
+import { EXIT_CODES, type ImgbatchError } from "../../contract/errors.ts";
+import { isOutOfCapacity } from "../../http/retries.ts";
+import { programName, shellWord } from "../../kernel/command-line.ts";
+import type { FileLine } from "../../prompts/problems.ts";
+import { findPreset } from "../../providers/catalogue/catalogue.ts";
+import { IMAGES_FOLDER } from "../../runs/directory/names.ts";
+import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../../runs/directory/results.ts";
+import { countImages, repairsOf, stands } from "../../runs/standing.ts";
+import {
+  adviceByKind,
+  type Flag,
+  goingOnHere,
+  lookInto,
+  NO_CAPACITY_ADVICE,
+  nextCommand,
+  type Whereabouts,
+  whenBilled,
+} from "./next-step.ts";
+
+/** An ended run, as far as its next step depends on it. */
+export interface EndedSteps {
+  shownDir: string;
+  lines: readonly ResultLine[];
+  hasRetry: boolean;
+  /** The command that makes its failed images again; null: none, because the prompts are not here. */
+  remake: "retry" | "generate" | null;
+  /** Null: not known. */
+  model: string | null;
+  upstream: string | null;
+  /** Where the prompts of failed images stand, as far as that is known. */
+  failedAt?: readonly FileLine[];
+  /** The step that makes the images of edited prompts. Default: none, where the prompt files are not known. */
+  updateStep?: string | undefined;
+}
+
+/** The ways to get the images of a run that are not here, the cheapest first; else where to look. */
+export function nextOfRun(run: EndedSteps, where: Whereabouts): string {
+  const { lines, shownDir, remake } = run;
+  const steps = repairsOf(lines).flatMap(({ kind }) => STEPS[kind](run, where) ?? []);
+  if (steps.length > 0) return steps.join("; ");
+  const counts = countImages(run);
+  if (counts.failed + counts.missing > 0 || counts.success === 0) return lookInto(shownDir, RESULTS_FILE);
+  const more = remake === "generate" ? "running the same command again makes no image twice" : REPAIRS;
+  return `${lookInto(shownDir, ...placesOf(lines))} (${more})`;
+}
+
+const REPAIRS = "the same command again repairs";
+const ONLY_MISSING = "run the same command again: it makes only what is missing";
+/** What has to change before the rest can be made. */
+const TO_CHANGE = [EXIT_CODES.auth, EXIT_CODES.money, EXIT_CODES.usage, EXIT_CODES.saving];
+
+/**
+ * The next step of a run whose images are requests of their own: what stopped it comes first. `failure`: an error of one of
+ * its images, if all of them may pass.
+ */
+export function nextOfImages(
+  run: EndedSteps,
+  {
+    stop,
+    failure,
+    exitCode,
+  }: { stop: ImgbatchError | null; failure: ImgbatchError | null; exitCode: number },
+  where: Whereabouts,
+): string {
+  if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
+  if (stop?.code === "PROVIDER_UNREACHABLE" && stop.advice !== undefined) return stop.advice;
+  const error = stop ?? failure;
+  const byKind = error === null ? null : adviceByKind(error, { where, paysAgain: true }, ONLY_MISSING);
+  if (byKind !== null) return byKind;
+  if (stop === null && exitCode !== EXIT_CODES.temporary.code) return nextOfRun(run, where);
+  if (TO_CHANGE.some(({ code }) => code === exitCode)) return `fix that, then ${ONLY_MISSING}`;
+  return error === null ? ONLY_MISSING : `${ONLY_MISSING}${whenBilled(error.code)}`;
+}
+
+const submittedElsewhere = () =>
+  `lost images can only be made and paid again: run \`${programName()} retry --include-lost\` with the directory that submitted them, or submit their prompts again`;
+
+type Step = (run: EndedSteps, where: Whereabouts) => string | null;
+
+/** The step for each repair. Null if the prompts that it needs are not here. */
+const STEPS: Readonly<Record<ReturnType<typeof repairsOf>[number]["kind"], Step>> = {
+  fetch: ({ lines }) =>
+    lines.some((line) => stands(line, "lost"))
+      ? "run the same command again: it fetches what is missing"
+      : "run the same command again, later: nothing is paid twice",
+  retryHere: ({ remake, shownDir }, where) =>
+    remake === null ? submittedElsewhere() : goingOnHere(where, shownDir),
+  retryLost: ({ remake, shownDir }, where) => {
+    if (remake === null) return submittedElsewhere();
+    const retry = nextCommand(where, "retry", { flag: "--include-lost" }, shownDir);
+    return `${retry} makes the lost images again, which is paid again`;
+  },
+  retry: (run, where) => {
+    const { lines, hasRetry, remake, shownDir } = run;
+    if (!hasRetry) return null;
+    if (remake === "generate") return recordStep(run) ?? lookThenRemake(run, where);
+    const retry = nextCommand(where, "retry", shownDir);
+    if (!lines.some((line) => stands(line, "later", "lost"))) return retry;
+    return remake === null ? null : `${retry} sends the failed images`;
+  },
+  edit: (run, where) => {
+    const { hasRetry, remake, shownDir, updateStep } = run;
+    if (!hasRetry) return null;
+    const record = recordStep(run);
+    if (record !== null) return record;
+    if (remake === "generate") return lookThenRemake(run, where);
+    const places = placesOfPrompts(run);
+    if (updateStep !== undefined && places !== null)
+      return `change what was refused in ${places}, then ${updateStep}`;
+    return `change the prompts that were refused in ${shellWord(`${shownDir}/${RETRY_FILE}`)}, then ${remakeElsewhere(run, where)}`;
+  },
+};
+
+const RECORD = "exec --replay DIR --record --upstream NAME --max-cost USD --";
+
+/** The step for images that are not recorded, where that is how they failed. Other prompts would not help. */
+function recordStep({ lines, remake, shownDir }: EndedSteps): string | null {
+  const isRecordable = lines.some(
+    ({ error }) => error?.code.endsWith("INVALID_ARGUMENT") && error.message.includes(IN_REPLAY_DIRECTORY),
+  );
+  if (!isRecordable || remake === null) return null;
+  const command =
+    remake === "generate"
+      ? "and the same command"
+      : nextCommand({}, "retry", { flag: "--include-refused" }, shownDir);
+  return `to record what the upstream makes of them: ${programName()} ${RECORD} ${command}`;
+}
+
+function lookThenRemake(run: EndedSteps, where: Whereabouts): string {
+  return `look at the failed prompts in ${shellWord(`${run.shownDir}/${RETRY_FILE}`)}, then ${remakeElsewhere(run, where)}`;
+}
+
+/**
+ * The command that makes the failed prompts of a run in a new directory. That remembers neither the upstream of the run nor
+ * its model, unless that is the upstream's first. Ratio and size stand in the file.
+ */
+export function remakeElsewhere(
+  { shownDir, remake, model, upstream }: Pick<EndedSteps, "shownDir" | "remake" | "model" | "upstream">,
+  where: Whereabouts = {},
+): string {
+  const file = `${shownDir}/${RETRY_FILE}`;
+  const command = remake === "generate" ? ["generate", { flag: "--file" } as const] : ["submit"];
+  const isUsual = model === null || model === findPreset(upstream ?? undefined)?.models[0]?.id;
+  const maker: (string | Flag)[] = [
+    ...(isUsual ? [] : [{ flag: "--model" } as const, model]),
+    ...(upstream === null ? [] : [{ flag: "--upstream" } as const, upstream]),
+  ];
+  return nextCommand(where, ...command, file, { flag: "--output" }, `${shownDir}-retry`, ...maker);
+}
+
+const MOST_PLACES = 5;
+
+/** The prompts that failed, by file: `p.txt (lines 4, 7)`. Null where a person cannot change one. */
+function placesOfPrompts({ failedAt = [], lines }: EndedSteps): string | null {
+  const isKnown = failedAt.length === lines.filter((line) => stands(line, "failed", "refused")).length;
+  if (!isKnown || failedAt.some(({ file }) => file === "<stdin>")) return null;
+  const places = [...new Set(failedAt.map(({ file }) => file))].map((file) => {
+    const numbers = [...new Set(failedAt.filter((at) => at.file === file).map(({ line }) => line))];
+    const shown = numbers.slice(0, MOST_PLACES).join(", ");
+    const more = numbers.length > MOST_PLACES ? ", …" : "";
+    return `${shellWord(file)} (${numbers.length === 1 ? "line" : "lines"} ${shown}${more})`;
+  });
+  return places.length > MOST_PLACES ? null : places.join(", ");
+}
+
+/** The files that hold the images: the folder, or the ZIPs that were kept. */
+function placesOf(lines: readonly ResultLine[]): string[] {
+  const files = lines.flatMap((line) => line.files);
+  const zips = new Set(files.flatMap(({ path, entry }) => (entry === undefined ? [] : [path])));
+  if (zips.size === 0) return [IMAGES_FOLDER];
+  const isMixed = files.some(({ entry }) => entry === undefined);
+  return [...(isMixed ? [IMAGES_FOLDER] : []), ...zips].slice(0, MOST_PLACES);
+}
