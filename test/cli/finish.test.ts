@@ -100,7 +100,6 @@ class World {
 }
 const worlds: World[] = [];
 afterEach(async () => {
-  vi.unstubAllEnvs();
   for (const { chain, far, near } of worlds.splice(0)) {
     await chain.close();
     await far.close();

@@ -1,4 +1,4 @@
-import { onTestFinished, vi } from "vitest";
+import { vi } from "vitest";
 import { systemClock } from "../../src/kernel/clock.ts";
 
 /** For `--timeout`: no other sleep of a command has exactly this length. It is told as `1 s`. */
@@ -12,9 +12,8 @@ const { sleep } = systemClock;
  * machine takes until then.
  */
 export function endLimitWhen(isOver: () => boolean, limitMs = LIMIT_MS): void {
-  const limited = vi.spyOn(systemClock, "sleep").mockImplementation(async (ms, signal) => {
+  vi.spyOn(systemClock, "sleep").mockImplementation(async (ms, signal) => {
     if (ms !== limitMs) return sleep(ms, signal);
     while (!isOver()) await sleep(10, signal);
   });
-  onTestFinished(() => limited.mockRestore());
 }

@@ -24,7 +24,6 @@ async function workplace() {
     if (keyVariable !== null) vi.stubEnv(keyVariable, "");
   }
   for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, "");
-  onTestFinished(() => void vi.unstubAllEnvs());
   const cwd = await tempDir();
   const data = join(cwd, "data");
   writeFileSync(join(cwd, "p.jsonl"), JSON.stringify({ prompt: "a red kite" }));
@@ -184,8 +183,7 @@ it("a server on this machine that does not run ends each command at once; once i
   ];
   // A command that asks again waits some seconds before: here they pass at once.
   let laterMs = 0;
-  const now = vi.spyOn(systemClock, "nowMs").mockImplementation(() => Date.now() + laterMs);
-  onTestFinished(() => now.mockRestore());
+  vi.spyOn(systemClock, "nowMs").mockImplementation(() => Date.now() + laterMs);
   for (const args of commands) {
     laterMs += 10_000;
     const { code, stderr } = await run(...args);

@@ -309,7 +309,6 @@ describe("record and replay", () => {
   it("[REPLAY-6] what cannot be recorded or replayed is refused before anything starts", async () => {
     const cwd = await tempDir();
     vi.stubEnv("XDG_CONFIG_HOME", cwd);
-    onTestFinished(() => void vi.unstubAllEnvs());
     await mkdir(join(cwd, "pics"));
     const refused = async (...args: string[]) => {
       const { code, stderr } = await runInProcess(["exec", ...args, "--", "never-run"], { cwd });
