@@ -7,9 +7,7 @@ import { SIZE_TIERS } from "../../contract/image-formats.ts";
 import { imageStem } from "../../runs/directory/names.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
 import { type Line, pathBelow, type Session } from "./call.ts";
-
-/** An answer with more pictures fills the context of a model. */
-export const MOST_PREVIEWS = 8;
+import { MOST_PREVIEWS } from "./previews.ts";
 
 export const previews = z
   .boolean()

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { readFile, realpath, stat } from "node:fs/promises";
+import { realpath, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { Readable, Writable } from "node:stream";
 import { finished } from "node:stream/promises";
@@ -9,8 +9,6 @@ import { agreementsFile, dataDirectoryOf } from "../../config/paths.ts";
 import { DATA_FILES } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
-import { Decoding } from "../../imaging/decoding.ts";
-import { thumbnail } from "../../imaging/thumbnail.ts";
 import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { microsToDecimal, microsToNumber, upToCents } from "../../kernel/money.ts";
 import { readVersion } from "../../kernel/package-file.ts";
@@ -22,7 +20,7 @@ import { choiceOption, pathOption, textOption, usdOption } from "../options.ts";
 import { toImgbatchError } from "../output/finish.ts";
 import { commandAgain } from "../output/next-step.ts";
 import { failureOf, type Line, runLine, type Session } from "./call.ts";
-import { MOST_PREVIEWS } from "./lines.ts";
+import { previewsOf } from "./previews.ts";
 import { Spending } from "./spending.ts";
 import { type Answer, TOOLS, type Tool } from "./tools.ts";
 
@@ -277,23 +275,4 @@ async function resultOf({ json, pictures = [] }: Answer): Promise<CallResult> {
     content: [{ type: "text", text: JSON.stringify(structuredContent) }, ...(await previewsOf(pictures))],
     structuredContent,
   };
-}
-
-const EDGE_PX = 256;
-
-/** Small pictures of image files, each after its path, as a tool's content. What cannot be read is left out. */
-async function previewsOf(paths: readonly string[]) {
-  const decoding = new Decoding();
-  const contents = [];
-  for (const path of paths.slice(0, MOST_PREVIEWS)) {
-    const bytes = await readFile(path).catch(() => null);
-    const small = bytes === null ? null : await thumbnail(bytes, EDGE_PX, decoding);
-    if (small === null) continue;
-    const data = Buffer.from(small).toString("base64");
-    contents.push(
-      { type: "text", text: path } as const,
-      { type: "image", data, mimeType: "image/webp" } as const,
-    );
-  }
-  return contents;
 }
