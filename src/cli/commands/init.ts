@@ -242,8 +242,9 @@ function withMcpServer(before: string, dir: string): string | null {
   const servers = fieldsOf(mcpServers);
   if (fieldsOf(file) === null || servers === null || "imgbatch" in servers) return null;
   const [command, ...words] = programWords(dir);
-  // Nobody can answer npx. A name that is gone from here is not looked up in the registry, where anybody may own it.
-  const answer = command === "npx" ? [words[0] === "imgbatch" ? "--no" : "--yes"] : [];
+  // Nobody can answer npx. It may fetch again what it has fetched, and never what was installed here and is gone.
+  const wasFetched = /[\\/]_npx[\\/]/.test(process.argv[1] ?? "");
+  const answer = command === "npx" ? [wasFetched ? "--yes" : "--no"] : [];
   // Without --max-cost: the person who adds it agrees to the total.
   const imgbatch = { command, args: [...answer, ...words, "mcp"] };
   return `${JSON.stringify({ ...others, mcpServers: { ...servers, imgbatch } }, null, 2)}\n`;
