@@ -3,16 +3,13 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { timeSpan } from "../../src/cli/options.ts";
-import { issueKey } from "../../src/domain/accounts.ts";
-import { systemClock } from "../../src/kernel/clock.ts";
-import { randomIds } from "../../src/kernel/ids.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { FakeProvider } from "../support/fake-provider.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 import { BIN, imgbatch } from "../support/processes.ts";
 import { fakeBucket } from "../support/s3/buckets.ts";
 import { watchSecret } from "../support/secrets.ts";
-import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
+import { items, MODEL, otherKey, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const HOLD_USD = 0.0402;
@@ -194,12 +191,7 @@ describe("a running service", () => {
 
   it("refuses a key that has expired, which enabling does not change", async () => {
     const { call } = await serve();
-    const { stores } = await openBeside(data);
-    const { id, key } = await stores.write(async (tx) => {
-      const accountId = (await tx.accounts.byName("default"))?.id ?? "";
-      const facts = { name: "old", accountId, group: "default", expiresAtMs: Date.now() - 1 };
-      return issueKey(tx, { clock: systemClock, ids: randomIds }, facts);
-    });
+    const { id, key } = await otherKey({ data }, { expiresAtMs: Date.now() - 1 });
     expect(await call("/models", key)).toMatchObject({ body: { error: { code: "API_KEY_DISABLED" } } });
     const { stdout, stderr } = await admin("keys", "enable", id);
     expect(stdout).toContain("expired");
@@ -358,8 +350,6 @@ async function prepared() {
     runInProcess(["admin", ...args, "--data", service.data, "--config", config], { cwd });
   return { admin, data: service.data };
 }
-
-beforeEach(() => () => vi.unstubAllEnvs());
 
 describe("imgbatch admin move", () => {
   it.skipIf(!hasPostgres)(

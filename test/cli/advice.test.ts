@@ -1,6 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, it, onTestFinished, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import type { CommandSpec } from "../../src/cli/command.ts";
 import { loadCommands } from "../../src/cli/commands/registry.ts";
 import { adviceFor, commandAgain, nextCommand, type Typed } from "../../src/cli/output/next-step.ts";
@@ -147,7 +147,6 @@ it("after a refused connection the advice is about the service and its address, 
   const cwd = await tempDir();
   await writeFile(join(cwd, "p.jsonl"), '{"prompt":"a cat"}\n');
   vi.stubEnv("IMGBATCH_API_KEY", "k");
-  onTestFinished(() => void vi.unstubAllEnvs());
   retryAtOnce();
   for (const args of [
     ["submit", "p.jsonl"],
@@ -171,7 +170,6 @@ it("when the service cannot reach its upstream, the advice is to check that; few
   const cwd = await tempDir();
   await writeFile(join(cwd, "p.jsonl"), '{"prompt":"a cat"}\n');
   vi.stubEnv("IMGBATCH_API_KEY", service.credentials.api_key);
-  onTestFinished(() => void vi.unstubAllEnvs());
   retryAtOnce();
   for (const [trouble, advised, model] of [
     ["unreachable", /^next: check the provider's `baseUrl`(?!.*(?:--rpm|billed))/, "vendorx-3.1-flash-image"],

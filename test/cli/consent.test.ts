@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { runInProcess, runOnTerminal } from "../support/cli-in-process.ts";
 import { FakeUpstream } from "../support/fake-provider.ts";
@@ -30,7 +30,6 @@ beforeEach(async () => {
   cwd = await tempDir();
   data = join(cwd, "data");
   for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, "");
-  onTestFinished(() => void vi.unstubAllEnvs());
   writeFileSync(join(cwd, "p.jsonl"), '{"prompt": "good one"}\n{"prompt": "a bad one"}\n');
   writeFileSync(join(cwd, "program"), PROGRAM);
   writeFileSync(join(cwd, "picture"), PNG);

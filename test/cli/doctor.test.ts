@@ -229,7 +229,6 @@ describe("imgbatch doctor", () => {
     const dir = await tempDir();
     const named = ["doctor", "--data", join(dir, "data"), "--upstream", "xai"];
     vi.stubEnv("XAI_API_KEY", "");
-    onTestFinished(() => void vi.unstubAllEnvs());
     const { code, stdout } = await runInProcess(named, { cwd: dir });
     expect([code, stdout]).toEqual([
       3,

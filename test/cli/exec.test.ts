@@ -1,7 +1,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { mkdir, readFile, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { runChild } from "../../src/cli/commands/exec.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { acquireDataLockPatiently } from "../../src/storage/data-lock.ts";
@@ -24,7 +24,6 @@ async function exec(...args: string[]) {
 async function execHere(...args: string[]) {
   const temp = await tempDir();
   vi.stubEnv("TMPDIR", temp);
-  onTestFinished(() => void vi.unstubAllEnvs());
   const exit = await runInProcess(["exec", ...args], { cwd: temp });
   return { ...exit, left: readdirSync(temp) };
 }
@@ -58,7 +57,6 @@ describe("imgbatch exec", () => {
         proxy: e.NO_PROXY,
       }));`;
     vi.stubEnv("GOOGLE_API_KEY", "a-key-of-the-user");
-    onTestFinished(() => void vi.unstubAllEnvs());
     const { code, left } = await execHere("--", process.execPath, "--input-type=module", "-e", script);
     expect(JSON.parse(await readFile(told, "utf8"))).toEqual({
       ready: 200,

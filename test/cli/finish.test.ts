@@ -1,8 +1,9 @@
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, expect, it, vi } from "vitest";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { BIN, startNode } from "../support/processes.ts";
+import { needTerminal, startOnTerminal } from "../support/real-terminal.ts";
 import { Chain, isMarked, model } from "../support/upstreams/chain.ts";
 import type { FakeUpstream, RequestKind } from "../support/upstreams/fake-upstream.ts";
 import * as hostile from "../support/upstreams/hostile.ts";
@@ -81,6 +82,10 @@ class World {
     await killed.exited;
   }
 
+  nearImages(): number {
+    return this.near.requests.filter(({ kind }) => kind === "images").length;
+  }
+
   /** How often each upstream was paid for each prompt. */
   payments(): Record<string, number[]> {
     const far = this.far.book.payments().map(({ prompt }) => prompt);
@@ -95,7 +100,6 @@ class World {
 }
 const worlds: World[] = [];
 afterEach(async () => {
-  vi.unstubAllEnvs();
   for (const { chain, far, near } of worlds.splice(0)) {
     await chain.close();
     await far.close();
@@ -142,11 +146,14 @@ it("[FINISH-1] finish ends a vendor's job, keeps what it made, and has another u
 it("[FINISH-1] nothing is sent while the end of the job is not confirmed, and the same command goes on", async () => {
   const world = await World.start({ pendingMs: FOREVER, cancelMs: FOREVER });
   await world.submit();
-  const first = await world.run(...FINISH, "--timeout", "2s", ...AGREED);
-  expect(
-    [first.code, world.near.requests.filter(({ kind }) => kind === "images").length],
-    first.stderr,
-  ).toEqual([124, 0]);
+  const asked = (kind: RequestKind) => world.far.requests.filter((request) => request.kind === kind).length;
+  const before = asked("poll");
+  // The whole window, during which the vendor is polled.
+  endLimitWhen(() => asked("cancel") > 0 && asked("poll") >= before + 3, 30_000);
+  const first = await world.run(...FINISH, ...AGREED);
+  expect([first.code, first.json().error.code], first.stderr).toEqual([7, "JOB_NOT_ENDED"]);
+  expect(first.stderr).toContain("next: run the same command again: it goes on, and nothing is paid");
+  expect(world.nearImages()).toBe(0);
   for (const job of world.far.book.jobs) job.plan = { pendingMs: FOREVER };
   const end = await world.run(...FINISH, ...AGREED);
   expect([end.code, end.json().counts.success], end.stderr).toEqual([0, 3]);
@@ -193,7 +200,29 @@ it("finish tells by name what it cannot do, and ends nothing", async () => {
   expect(world.far.book.running()).toHaveLength(1);
 });
 
-type Moment = [upstream: "far" | "near", kind: RequestKind, made: boolean] | "the plan is written";
+it("[FINISH-1] [FINISH-2] a kill while finish asks for consent ends no job and buys nothing", async (context) => {
+  needTerminal(context);
+  const world = await World.start({ pendingMs: FOREVER });
+  await world.submit();
+  const { directory, where, env } = world.chain;
+  const [, , ...named] = FINISH;
+  const terminal = startOnTerminal([BIN, "finish", join(directory, "out"), ...named, ...where], {
+    ...env,
+  } as Record<string, string>);
+  await terminal.until(/Pay that\?/);
+  terminal.signal("SIGKILL");
+  expect((await terminal.ended).code).toBe(-9);
+  expect(world.far.book.running()).toHaveLength(1);
+  expect(world.far.requests.filter(({ kind }) => kind === "cancel")).toEqual([]);
+  const end = await world.run(...FINISH, ...AGREED);
+  expect([end.code, end.json().counts.success], end.stderr).toEqual([0, 3]);
+  expect(Object.values(world.payments())).toEqual(PROMPTS.map(() => [0, 1]));
+});
+
+type Moment =
+  | [upstream: "far" | "near", kind: RequestKind, made: boolean]
+  | "the plan is written"
+  | "the last images come";
 const MOMENTS: Record<string, Moment> = {
   "before the vendor hears of the end": ["far", "cancel", false],
   "before the vendor answers to the end": ["far", "cancel", true],
@@ -201,6 +230,7 @@ const MOMENTS: Record<string, Moment> = {
   "once it is written what the other upstream makes": "the plan is written",
   "before the other upstream hears of an image": ["near", "images", false],
   "before the other upstream answers": ["near", "images", true],
+  "while the last images are downloaded": "the last images come",
 };
 
 it.each(Object.entries(MOMENTS))(
@@ -210,7 +240,12 @@ it.each(Object.entries(MOMENTS))(
     await world.submit();
     if (moment === "the plan is written")
       await world.killOnce(async () => (await world.file("imgbatch.json")).includes('"provider": "near"'));
-    else {
+    else if (moment === "the last images come") {
+      const has = async () => (await readdir(join(world.chain.directory, "out"), { recursive: true })).join();
+      // The job has made one image; the others come in a ZIP of their own.
+      world.near.size = { width: 3000, height: 3000 };
+      await world.killOnce(async () => /\.zip|(images.*){4}/.test(await has()) && world.nearImages() === 2);
+    } else {
       const [upstream, kind, made] = moment;
       const { requests, setBehaviour } = world[upstream];
       const before = requests.filter((request) => request.kind === kind).length;

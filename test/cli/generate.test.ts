@@ -1,5 +1,5 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { expect, it, onTestFinished, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import { eventLineSchema } from "../../src/contract/events.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { createInProcessCli, type InProcessCli } from "../support/cli-in-process.ts";
@@ -510,10 +510,9 @@ it("[GEN-10] [RUN-21] two that make the same run at once pay for each image once
   // The second one has patience for 2 s. Here it looks again when the first one has ended, however slow the disk is.
   const ended = gate();
   const { sleep } = systemClock;
-  const waiting = vi
-    .spyOn(systemClock, "sleep")
-    .mockImplementation((ms, signal) => (ms === 50 ? ended.promise : sleep(ms, signal)));
-  onTestFinished(() => waiting.mockRestore());
+  vi.spyOn(systemClock, "sleep").mockImplementation((ms, signal) =>
+    ms === 50 ? ended.promise : sleep(ms, signal),
+  );
   const runs = [cli.run([...RUN, "--json"]), cli.run([...RUN, "--json"])];
   void Promise.race(runs).then(() => ended.open());
   const both = await Promise.all(runs);

@@ -6,7 +6,6 @@ import { createCli } from "../support/cli.ts";
 beforeEach(() => {
   vi.stubEnv("DISPLAY", "");
   vi.stubEnv("WAYLAND_DISPLAY", "");
-  return () => vi.unstubAllEnvs();
 });
 
 async function withRun(...flags: string[]) {

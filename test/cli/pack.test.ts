@@ -17,7 +17,7 @@ const run = promisify(execFile);
 const SIDE = ["index.html", "input.jsonl", "results.jsonl"];
 let made: string;
 
-/** A run of two images and one prompt that is refused. */
+/** A run of two images and one prompt that is refused, in a batch each. */
 beforeEach(async () => {
   made = await tempDir();
   const prompts = [
@@ -34,6 +34,8 @@ beforeEach(async () => {
     "--data",
     join(made, "data"),
     "--allow-failures",
+    "1",
+    "--max-batch",
     "1",
   ];
   expect((await runInProcess(args, { cwd: made })).code).toBe(0);
@@ -59,6 +61,9 @@ it("[PACK-1] a run becomes one ZIP, the same bytes wherever and whenever it is p
   expect([...entries.keys()].sort()).toEqual(["images/fox.png", "images/sea.png", ...SIDE]);
   for (const name of ["images/fox.png", "input.jsonl", "results.jsonl"])
     expect(entries.get(name)).toEqual(await readFile(join(made, "run", name)));
+  const { batches } = JSON.parse(await readFile(join(made, "run", "imgbatch.json"), "utf8"));
+  const lines = String(entries.get("results.jsonl")).trim().split("\n");
+  expect(lines.map((line) => JSON.parse(line).batch_id)).toEqual(batches.map(({ id }: { id: string }) => id));
   const env = { ...process.env, TZ: "Asia/Tokyo" };
   const { stdout } = await run(BIN, ["pack", join(made, "run"), "--output", "again.zip", "--json"], {
     cwd: made,
@@ -109,7 +114,7 @@ it("[PACK-1] a download is packed, too, and a link in place of the prompts is no
   const args = ["download", state.batches[0].id, "--output", "got", "--data", join(made, "data")];
   expect(await runInProcess(args, { cwd: made })).toMatchObject({ stdout: "got\n" });
   expect(await pack("got")).toMatchObject({ code: 0, stdout: "got.zip\n" });
-  const names = ["images/fox.png", "images/sea.png", "index.html", "results.jsonl"];
+  const names = ["images/fox.png", "index.html", "results.jsonl"];
   expect([...(await entriesOf("got.zip")).keys()].sort()).toEqual(names);
   await writeFile(join(made, "secret"), "secret\n");
   await rm(join(made, "run/input.jsonl"));

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { createCli } from "../support/cli.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
@@ -108,7 +108,6 @@ describe("imgbatch serve", () => {
   it("the error for a port of another imgbatch service names its process and data directory", async () => {
     const [usual, other] = [await tempDir(), await tempDir()];
     vi.stubEnv("IMGBATCH_DATA", usual);
-    onTestFinished(() => void vi.unstubAllEnvs());
     const first = startNode([BIN, "serve", "--port", "0"], {
       env: cleanEnvironment({ IMGBATCH_DATA: usual }),
     });
@@ -185,7 +184,6 @@ it.skipIf(!hasPostgres)(
     };
     const env = cleanEnvironment(secrets);
     for (const [name, value] of Object.entries(secrets)) vi.stubEnv(name, value);
-    onTestFinished(() => void vi.unstubAllEnvs());
     const options = ["--config", config, "--data", join(cwd, "of-commands")];
     const command = (...args: string[]) => runInProcess([...args, ...options], { cwd });
     const serve = async (name: string, role: string) => {

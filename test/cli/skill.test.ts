@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { expect, it, onTestFinished, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import { EXIT_CODES } from "../../src/contract/errors.ts";
 import { findPreset } from "../../src/providers/catalogue/catalogue.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
@@ -33,7 +33,6 @@ it("[SKILL-1] every command of the skill works, in its order", async () => {
   for (const name of ["BASE_URL", "API_KEY"]) vi.stubEnv(`IMGBATCH_${name}`, "");
   vi.stubEnv("IMGBATCH_DATA", data);
   vi.stubEnv("GEMINI_API_KEY", "a-key-for-the-skill");
-  onTestFinished(() => void vi.unstubAllEnvs());
   const models = findPreset("google")?.models.map(({ id }) => ({ id, prices: { "1K": 0 } }));
   const config = { models, providers: [{ preset: "google", free: true }] };
   await startTestService({ data, config, providers: [new FakeProvider()] });

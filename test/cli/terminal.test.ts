@@ -48,10 +48,7 @@ it("[VIEW-1] the live view is for a terminal that can be redrawn, unless somebod
     Object.assign(process.stdin, { isTTY: stdin });
     Object.assign(process.stdout, { isTTY: stdout, columns });
   };
-  onTestFinished(() => {
-    setTerminal(before);
-    vi.unstubAllEnvs();
-  });
+  onTestFinished(() => setTerminal(before));
   const may = (quiet = false, progress = "auto", isForPeople = true) =>
     mayShowDashboard({ global: { quiet, progress }, results: { isForPeople } } as unknown as CommandContext);
   setTerminal([true, true, 80]);

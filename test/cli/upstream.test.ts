@@ -11,6 +11,7 @@ import { createProviders } from "../../src/providers/registry.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { FakeProvider, tinyPng } from "../support/fake-provider.ts";
 import { listening } from "../support/listening.ts";
+import { startFakeUpstream } from "../support/openai-upstream.ts";
 import { startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -23,7 +24,6 @@ async function workplace() {
     if (keyVariable !== null) vi.stubEnv(keyVariable, "");
   }
   for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, "");
-  onTestFinished(() => void vi.unstubAllEnvs());
   const cwd = await tempDir();
   const data = join(cwd, "data");
   writeFileSync(join(cwd, "p.jsonl"), JSON.stringify({ prompt: "a red kite" }));
@@ -167,21 +167,6 @@ describe("--upstream", () => {
   });
 });
 
-/** An upstream of the OpenAI type that refuses every key but the second one. */
-async function startKeyedUpstream() {
-  const image = (await tinyPng()).toString("base64");
-  const server = createServer((request, response) => {
-    request.resume().on("end", () => {
-      const isRight = request.headers.authorization === "Bearer second-key";
-      const body = isRight ? { data: [{ b64_json: image }] } : { error: { message: "Incorrect API key" } };
-      response
-        .writeHead(isRight ? 200 : 401, { "content-type": "application/json" })
-        .end(JSON.stringify(body));
-    });
-  });
-  return `${await listening(server)}/v1`;
-}
-
 it("a server on this machine that does not run ends each command at once; once it runs, the same command goes on", async () => {
   const { cwd, run } = await workplace();
   const server = createServer();
@@ -198,8 +183,7 @@ it("a server on this machine that does not run ends each command at once; once i
   ];
   // A command that asks again waits some seconds before: here they pass at once.
   let laterMs = 0;
-  const now = vi.spyOn(systemClock, "nowMs").mockImplementation(() => Date.now() + laterMs);
-  onTestFinished(() => now.mockRestore());
+  vi.spyOn(systemClock, "nowMs").mockImplementation(() => Date.now() + laterMs);
   for (const args of commands) {
     laterMs += 10_000;
     const { code, stderr } = await run(...args);
@@ -224,14 +208,9 @@ it("a server on this machine that does not run ends each command at once; once i
 it("the owner reads what the upstream says, in at most two lines and without keys", async () => {
   const { cwd, run } = await workplace();
   const message = "The model is overloaded (sk-abcdef0123456789).\nTry again later.\nA third line.";
-  const baseUrl = `${await listening(
-    createServer((_request, response) => {
-      response
-        .writeHead(503, { "content-type": "application/json" })
-        .end(JSON.stringify({ error: { message } }));
-    }),
-  )}/v1`;
-  const card = { name: "card", type: "openai", baseUrl, models: ["*"], free: true };
+  const upstream = await startFakeUpstream();
+  upstream.refusal = { status: 503, message };
+  const card = { name: "card", type: "openai", baseUrl: upstream.url, models: ["*"], free: true };
   writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify({ providers: [card] }));
   const words = "card failed (HTTP 503): The model is overloaded ([API key]). Try again later.";
   const generated = await run("generate", "a fox", "-o", "fox.png", "--retries", "0");
@@ -252,8 +231,10 @@ describe("a provider that cannot be used", () => {
 
   it("parks the batch when its key is refused: every command that wants images ends with 3 and creates nothing, until the key is right", async () => {
     const { cwd, run } = await workplace();
-    const baseUrl = await startKeyedUpstream();
-    const card = { name: "card", type: "openai", baseUrl, models: ["*"], apiKeyEnv: "CARD_KEY", free: true };
+    const upstream = await startFakeUpstream();
+    upstream.refusal = { status: 401, message: "Incorrect API key" };
+    const use = { baseUrl: upstream.url, models: ["*"], apiKeyEnv: "CARD_KEY" };
+    const card = { name: "card", type: "openai", free: true, ...use };
     writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers: [{ ...card, rateMultiplier: 0 }] }));
     vi.stubEnv("CARD_KEY", "first-key");
     for (const args of [SUBMIT, ["wait", "out"], SUBMIT]) {
@@ -274,6 +255,7 @@ describe("a provider that cannot be used", () => {
     }
     for (const name of ["other", "fox.png", "many"]) expect(existsSync(join(cwd, name))).toBe(false);
     vi.stubEnv("CARD_KEY", "second-key");
+    upstream.refusal = null;
     const { code, stderr } = await run(...SUBMIT);
     expect([code, stderr]).toEqual([0, expect.stringContaining("1 of 1 images on disk and verified")]);
   });

@@ -1,7 +1,7 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
-import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { runInProcess, runOnTerminal } from "../support/cli-in-process.ts";
 import { tinyPng } from "../support/fake-provider.ts";
 import { listening } from "../support/listening.ts";
@@ -18,7 +18,6 @@ beforeEach(async () => {
   for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, "");
   vi.stubEnv("OPENAI_API_KEY", KEY);
   watchSecret(KEY);
-  onTestFinished(() => void vi.unstubAllEnvs());
   cwd = await tempDir();
   writeFileSync(join(cwd, "p.jsonl"), '{"prompt": "a fox"}');
 });

@@ -26,7 +26,6 @@ beforeEach(async () => {
   vi.stubEnv("XDG_CONFIG_HOME", home);
   for (const name of ["BASE_URL", "API_KEY", "DATA", "DATABASE_URL"]) vi.stubEnv(`IMGBATCH_${name}`, "");
   vi.stubEnv("GEMINI_API_KEY", "");
-  onTestFinished(() => void vi.unstubAllEnvs());
   cwd = await tempDir();
   writeFileSync(join(cwd, "p.jsonl"), '{"prompt": "a fox"}');
 });

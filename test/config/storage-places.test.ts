@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import pg from "pg";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
 import { LOCAL_STORAGE, type StorageFlags, storagePlaces } from "../../src/config/storage-places.ts";
 import { readStorageEnvironment } from "../../src/environment.ts";
@@ -16,8 +16,6 @@ const AWS = { AWS_ACCESS_KEY_ID: "AKIDEXAMPLE", AWS_SECRET_ACCESS_KEY: "wJalrXUt
 function places(storage: object, flags: StorageFlags = {}, env: NodeJS.ProcessEnv = {}) {
   return storagePlaces(parseConfig({ storage }, "test").storage, flags, readStorageEnvironment(env));
 }
-
-afterEach(() => vi.unstubAllEnvs());
 
 describe("the places of the data", () => {
   it("are SQLite and files, unless a flag, the environment or the configuration says otherwise, in this order", () => {

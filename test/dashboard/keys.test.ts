@@ -200,29 +200,20 @@ describe("looking", () => {
 });
 
 describe("the rate", () => {
+  const at = (seconds: number) => ({ type: "tick", nowMs: NOW + seconds * 1000 }) as const;
+  const made = (count: number) => ({ type: "images", count, atMs: NOW }) as const;
+  /** So many images in each of the first seconds. */
+  const working = (seconds: number, count: number, begin = viewOf([])) =>
+    applied(begin, ...Array.from({ length: seconds }, (_, i) => [at(i + 1), made(count)]).flat());
+
   it("is the mean of the last full seconds, quiet ones too", () => {
-    let state = viewOf([]);
-    for (let second = 1; second <= 4; second++) {
-      state = applied(
-        state,
-        { type: "tick", nowMs: NOW + second * 1000 },
-        { type: "images", count: 3, atMs: NOW },
-      );
-    }
-    state = applied(state, { type: "tick", nowMs: NOW + 5000 });
+    const state = applied(working(4, 3), at(5));
     expect(imagesPerSecond(state)).toBe(3);
-    state = applied(state, { type: "tick", nowMs: NOW + 9000 });
-    expect(imagesPerSecond(state)).toBe(12 / 8);
+    expect(imagesPerSecond(applied(state, at(9)))).toBe(12 / 8);
   });
 
   it("keeps a minute, survives a clock that goes back, and a long sleep", () => {
-    let state = applied(
-      viewOf([]),
-      { type: "tick", nowMs: NOW + 1000 },
-      { type: "images", count: 5, atMs: NOW },
-    );
-    state = applied(state, { type: "tick", nowMs: NOW - 3_600_000 });
-    state = applied(state, { type: "tick", nowMs: NOW + 3_600_000 });
+    const state = applied(working(1, 5), at(-3600), at(3600));
     expect(state.imagesBySecond).toHaveLength(60);
     expect(imagesPerSecond(state)).toBe(0);
   });
@@ -230,19 +221,9 @@ describe("the rate", () => {
   it("gives the time that is left, or that it is unknown", () => {
     const start = applied(viewOf([]), { type: "vitals", vitals: { waitingItems: 10, runningItems: 2 } });
     expect(timeLeftMs(start)).toBeNull();
-    let state = start;
-    for (let second = 1; second <= 3; second++) {
-      state = applied(
-        state,
-        { type: "tick", nowMs: NOW + second * 1000 },
-        { type: "images", count: 2, atMs: NOW },
-      );
-    }
-    state = applied(state, { type: "tick", nowMs: NOW + 4000 });
+    const state = applied(working(3, 2, start), at(4));
     expect(timeLeftMs(state)).toBe(6000);
-    expect(timeLeftMs(applied(state, { type: "vitals", vitals: { isPaused: true } }))).toBeNull();
-    expect(timeLeftMs(applied(state, { type: "vitals", vitals: { waitingItems: 0, runningItems: 0 } }))).toBe(
-      0,
-    );
+    const told = (vitals: object) => timeLeftMs(applied(state, { type: "vitals", vitals }));
+    expect([told({ isPaused: true }), told({ waitingItems: 0, runningItems: 0 })]).toEqual([null, 0]);
   });
 });

@@ -3,20 +3,9 @@ import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { describe, expect, it } from "vitest";
 import { DATA_FILES } from "../../src/contract/data-directory.ts";
-import { openAdmin } from "../../src/service/admin.ts";
 import { fileBlobs } from "../../src/storage/blobs/file-blobs.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
-import { FakeProvider } from "../support/fake-provider.ts";
-import { items, MODEL, startTestService } from "../support/service.ts";
-
-/** The data of a service with a completed batch of three images, which was stopped. */
-async function usedDirectory() {
-  const service = await startTestService({ providers: [new FakeProvider()] });
-  const { id } = await service.submit({ model: MODEL, items: items(3) });
-  await service.until(id);
-  await service.close(0);
-  return { data: service.data, id };
-}
+import { checkOf, usedDirectory } from "../support/used-directory.ts";
 
 function change(data: string, statement: string): void {
   const database = new Sqlite(join(data, DATA_FILES.database));
@@ -24,22 +13,13 @@ function change(data: string, statement: string): void {
   database.close();
 }
 
-async function problemsOf(data: string): Promise<string[]> {
-  const admin = await openAdmin({ directory: data });
-  try {
-    return (await admin.check()).problems;
-  } finally {
-    await admin.close();
-  }
-}
-
 const ONE_MORE = "amount_micro_usd = amount_micro_usd + 1";
 
 // The database of a directory is changed behind the service's back.
 describe.skipIf(process.env.IMGBATCH_TEST_STORES !== undefined)("admin check", () => {
   it("[CHECK-1] finds each value of a batch that does not agree with the others, and nothing before", async () => {
-    const { data } = await usedDirectory();
-    expect(await problemsOf(data)).toEqual([]);
+    const { data } = await usedDirectory(3);
+    expect((await checkOf(data)).problems).toEqual([]);
     const damages = [
       [`update ledger_entries set ${ONE_MORE} where kind = 'hold'`, "held "],
       [`update ledger_entries set ${ONE_MORE} where kind = 'capture'`, "captured "],
@@ -64,18 +44,18 @@ describe.skipIf(process.env.IMGBATCH_TEST_STORES !== undefined)("admin check", (
     database.close();
     for (const [statement, problem] of damages) {
       change(data, statement);
-      const problems = await problemsOf(data);
+      const { problems } = await checkOf(data);
       expect({ statement, problems }).toEqual({
         statement,
         problems: expect.arrayContaining([expect.stringMatching(new RegExp(`^batch .*: ${problem}`))]),
       });
       await writeFile(join(data, DATA_FILES.database), whole);
     }
-    expect(await problemsOf(data)).toEqual([]);
+    expect((await checkOf(data)).problems).toEqual([]);
   });
 
   it("[CHECK-2] repairs counts and removes files that no row names, once, and leaves what is not certain", async () => {
-    const { data, id } = await usedDirectory();
+    const { data, id } = await usedDirectory(3);
     const blobs = fileBlobs(join(data, DATA_FILES.blobs));
     const old = [
       "outputs/gone/1-a-0",

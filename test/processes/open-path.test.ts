@@ -1,6 +1,6 @@
 import { chmod, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, it, onTestFinished, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import { openPath } from "../../src/processes/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -10,10 +10,8 @@ async function desktop(script: string | null, display = ":0"): Promise<string> {
   vi.stubEnv("PATH", dir);
   vi.stubEnv("DISPLAY", display);
   vi.stubEnv("WAYLAND_DISPLAY", "");
-  onTestFinished(() => void vi.unstubAllEnvs());
   // Only the end of the opener counts: on a busy machine it comes after the patience with one that still runs.
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-  onTestFinished(() => void vi.useRealTimers());
   if (script !== null) {
     await writeFile(join(dir, "xdg-open"), `#!/bin/sh\n${script}\n`);
     await chmod(join(dir, "xdg-open"), 0o755);

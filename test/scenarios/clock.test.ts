@@ -4,7 +4,14 @@ import { FailedAuthLimit } from "../../src/server/http/limits.ts";
 import { SetbackClock, wrongClock } from "../support/fake-clock.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
-import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
+import {
+  items,
+  MODEL,
+  openBeside,
+  otherKey,
+  startTestService,
+  type TestService,
+} from "../support/service.ts";
 
 const HOUR_MS = 3_600_000;
 const TEN_YEARS_MS = 10 * 365 * 24 * HOUR_MS;
@@ -196,15 +203,9 @@ describe("a clock that is set", () => {
   it("past the end of a key, or before it: the key is refused and accepted by the time that it is", async () => {
     const clock = new SetbackClock();
     const service = await startTestService({ workers: false, clock });
-    const { stores } = await openBeside(service.data);
-    const { issueKey } = await import("../../src/domain/accounts.ts");
-    const { randomIds } = await import("../../src/kernel/ids.ts");
-    const account = (await stores.read.accounts.byName("default"))?.id ?? "";
-    const expiresAtMs = clock.nowMs() + HOUR_MS;
-    const facts = { name: "k", accountId: account, group: "default", expiresAtMs };
-    const { key } = await stores.write((tx) => issueKey(tx, { clock, ids: randomIds }, facts));
+    const { headers } = await otherKey(service, { expiresAtMs: clock.nowMs() + HOUR_MS, clock });
     const statusNow = async () => {
-      const answer = await service.ask("/models", { headers: { authorization: `Bearer ${key}` } });
+      const answer = await service.ask("/models", { headers });
       await answer.arrayBuffer();
       return answer.status;
     };

@@ -16,6 +16,7 @@ import { gate } from "../support/gate.ts";
 import { BIN, imgbatch, startNode } from "../support/processes.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
+import { checkOf } from "../support/used-directory.ts";
 
 const codeOf = async (answer: Response) => ((await answer.json()) as ReturnType<typeof errorBody>).error.code;
 
@@ -355,10 +356,10 @@ describe("the database", () => {
     const start = startTestService({ data: service.data });
     const file = expect.stringContaining(join(service.data, "imgbatch.db"));
     await expect(start).rejects.toMatchObject({ code: "STORAGE_FAILED", message: file });
-    const check = openAdmin({ directory: service.data }).then((admin) =>
-      admin.check().finally(() => admin.close()),
+    const isTold = await checkOf(service.data).then(
+      ({ problems }) => /damaged|malformed/.test(problems.join()),
+      isDamage,
     );
-    const isTold = await check.then(({ problems }) => /damaged|malformed/.test(problems.join()), isDamage);
     expect(isTold).toBe(true);
   });
 

@@ -3,7 +3,7 @@ import pg from "pg";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ImgbatchError } from "../../src/contract/errors.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
-import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
+import { topUp } from "../../src/domain/accounts.ts";
 import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { dropOutputs } from "../../src/domain/batches/delete.ts";
@@ -33,6 +33,7 @@ import { groupEntry, imageFacts, modelEntry } from "../support/entries.ts";
 import { FakeProvider } from "../support/fake-provider.ts";
 import { fuzzRuns } from "../support/fuzz-runs.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
+import { openKey } from "../support/service.ts";
 import { joinAs } from "../support/stores.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -150,10 +151,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
   const each = <T>(work: (stores: Stores, at: number) => Promise<T>) =>
     Promise.all(all.map((one, at) => attempt(work(one, at))));
 
-  const key = await stores.write(async (tx) => {
-    const account = await openAccount(tx, deps, { name: `a${seed}`, balanceMicroUsd: BALANCE });
-    return issueKey(tx, deps, { name: "k", accountId: account.id, group: "g", expiresAtMs: null });
-  });
+  const key = await openKey(stores, { account: `a${seed}`, balanceMicroUsd: BALANCE });
   const { accountId, id: apiKeyId } = key;
   const worker = await joinAs(stores, `w${seed}`);
   const request: CheckedRequest = {

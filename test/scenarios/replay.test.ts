@@ -216,6 +216,25 @@ describe("record and replay", () => {
     expect([upstream.asked("a red fox"), upstream.asked("an owl")]).toEqual([1, 0]);
   });
 
+  it("[REPLAY-3] a request that holds a key is refused before it is paid, and the key is written nowhere", async () => {
+    const { upstream, cwd, record, names } = await team();
+    const ask = `
+      for (const secret of [key, "${NATIVE_KEY}"]) print(await native("a fox with " + secret));
+      print(await native("a fox"));`;
+    const { code, told, stderr } = await record(ask);
+    const refused = expect.stringMatching(
+      /^400 .*a-fox-with-(imgb|api-key)-[0-9a-f]{16}\.json cannot be recorded: prompt holds an API key/,
+    );
+    expect([code, told]).toEqual([0, [refused, refused, [expect.any(String)]]]);
+    expect(upstream.requests.filter(({ kind }) => kind === "images")).toHaveLength(1);
+    const files = await Promise.all(
+      (await names()).map((name) => readFile(join(cwd, "pics", name), "latin1")),
+    );
+    expect(files).toHaveLength(2);
+    const written = [...(await names()), ...files, JSON.stringify(told), stderr].join("\n").toLowerCase();
+    expect(written).not.toMatch(/aizasyfake|imgb_[a-z0-9]{8}/);
+  });
+
   it("[REPLAY-5] a kill while recording leaves whole recordings, and the next run makes the rest", async () => {
     const reached = gate();
     const hanging: Behaviour = async (exchange) => {
@@ -290,7 +309,6 @@ describe("record and replay", () => {
   it("[REPLAY-6] what cannot be recorded or replayed is refused before anything starts", async () => {
     const cwd = await tempDir();
     vi.stubEnv("XDG_CONFIG_HOME", cwd);
-    onTestFinished(() => void vi.unstubAllEnvs());
     await mkdir(join(cwd, "pics"));
     const refused = async (...args: string[]) => {
       const { code, stderr } = await runInProcess(["exec", ...args, "--", "never-run"], { cwd });

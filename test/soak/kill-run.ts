@@ -1,6 +1,7 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { openAdmin } from "../../src/service/admin.ts";
+import { checkOf } from "../support/used-directory.ts";
 import { Customer, expect } from "./customer.ts";
 import { hasStrace, type Kill, type KillCall, startKilledService } from "./killed-service.ts";
 import { LeftBehind } from "./left-behind.ts";
@@ -110,9 +111,7 @@ export class KillRun {
     }
     await this.#left.check(this.#customer, this.#boot);
     await this.#left.checkEmptied();
-    const admin = await openAdmin({ directory: this.#data });
-    const { problems } = await admin.check();
-    await admin.close();
+    const { problems } = await checkOf(this.#data);
     expect(problems.length === 0, `admin check: ${JSON.stringify(problems)}`);
   }
 

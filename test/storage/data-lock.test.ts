@@ -2,10 +2,10 @@ import { copyFileSync, existsSync, readFileSync, renameSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openAdmin } from "../../src/service/admin.ts";
 import { BIN, startNode } from "../support/processes.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
+import { checkOf } from "../support/used-directory.ts";
 
 it("a second owner never starts, even when the lock file was removed", async () => {
   const data = await tempDir();
@@ -18,9 +18,7 @@ it("a second owner never starts, even when the lock file was removed", async () 
       message: expect.stringContaining(url),
     });
   }
-  const admin = await openAdmin({ directory: data });
-  expect((await admin.check()).problems).toEqual([]);
-  await admin.close();
+  expect((await checkOf(data)).problems).toEqual([]);
   expect(JSON.parse(readFileSync(join(data, "server.json"), "utf8"))).toMatchObject({ url });
   serve.child.kill("SIGKILL");
   await serve.exited;

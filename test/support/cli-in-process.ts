@@ -31,8 +31,7 @@ export interface InProcessCli {
 
 /** Lets commands in this process retry at once until the end of the test: the pause before a retry is a random part of its longest. */
 export function retryAtOnce(): void {
-  const random = vi.spyOn(Math, "random").mockReturnValue(0);
-  onTestFinished(() => random.mockRestore());
+  vi.spyOn(Math, "random").mockReturnValue(0);
 }
 
 /** The command line inside the test's own process, which spares the start of one, talking to a fake native service. */

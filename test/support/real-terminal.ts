@@ -15,7 +15,7 @@ export interface RealTerminal {
   until(text: RegExp, from?: number): Promise<void>;
   press(keys: string): void;
   resize(columns: number, rows: number): void;
-  signal(name: "SIGTERM" | "SIGINT"): void;
+  signal(name: "SIGTERM" | "SIGINT" | "SIGKILL"): void;
   /** How the program ended (below 0: the number of the signal), and whether the terminal reads lines as before. */
   ended: Promise<{ code: number; isCooked: boolean }>;
 }

@@ -6,6 +6,8 @@ import { type BatchStatus, isTerminal } from "../../src/contract/statuses.ts";
 import { issueKey, openAccount } from "../../src/domain/accounts.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
+import type { Stores } from "../../src/domain/ports/stores.ts";
+import type { ApiKeyRecord } from "../../src/domain/records.ts";
 import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import type { Log } from "../../src/kernel/log.ts";
@@ -193,19 +195,33 @@ export async function openBeside(data: string): Promise<OpenStorage> {
   return open;
 }
 
-/** Another key of a running service, of the same account unless another is named. Returns the headers that send it. */
-export async function otherKey(
-  { data }: Pick<TestService, "data">,
-  accountName = "default",
-): Promise<{ key: string; id: string; headers: { authorization: string } }> {
-  const { stores } = await openBeside(data);
-  const deps = { clock: systemClock, ids: randomIds };
+interface KeyFacts {
+  /** The name of its account, which is opened when there is none. */
+  account?: string;
+  /** Of the account, when it is opened. */
+  balanceMicroUsd?: number;
+  group?: string;
+  expiresAtMs?: number | null;
+  clock?: Clock;
+}
+
+/** Issues a key. */
+export function openKey(
+  stores: Stores,
+  { account: name = "default", balanceMicroUsd = 1_000_000, ...facts }: KeyFacts = {},
+): Promise<ApiKeyRecord & { key: string }> {
+  const { group = "default", expiresAtMs = null, clock = systemClock } = facts;
+  const deps = { clock, ids: randomIds };
   return stores.write(async (tx) => {
-    const account =
-      (await tx.accounts.byName(accountName)) ??
-      (await openAccount(tx, deps, { name: accountName, balanceMicroUsd: 1_000_000 }));
-    const facts = { name: "other", accountId: account.id, group: "default", expiresAtMs: null };
-    const { key, id } = await issueKey(tx, deps, facts);
-    return { key, id, headers: { authorization: `Bearer ${key}` } };
+    const account = await tx.accounts.byName(name);
+    const { id: accountId } = account ?? (await openAccount(tx, deps, { name, balanceMicroUsd }));
+    return issueKey(tx, deps, { name: "other", accountId, group, expiresAtMs });
   });
+}
+
+/** Another key of a running service, of the default account unless another is named. Returns the headers that send it, too. */
+export async function otherKey({ data }: Pick<TestService, "data">, facts: KeyFacts = {}) {
+  const { stores } = await openBeside(data);
+  const { key, id } = await openKey(stores, facts);
+  return { key, id, headers: { authorization: `Bearer ${key}` } };
 }

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, expect } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, vi } from "vitest";
 import { forgetKeys } from "../../src/kernel/hide-keys.ts";
 import { skipLeftOut } from "./cluster/left-out.ts";
 import { seedRandomCases } from "./fuzz-runs.ts";
@@ -15,6 +15,12 @@ seedRandomCases();
 let before = new Map<string, number>();
 
 beforeEach(skipLeftOut);
+
+afterEach(() => {
+  vi.unstubAllEnvs();
+  vi.restoreAllMocks();
+  vi.useRealTimers();
+});
 
 beforeAll(() => {
   before = countHandles();

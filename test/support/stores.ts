@@ -1,11 +1,10 @@
-import { issueKey, openAccount } from "../../src/domain/accounts.ts";
 import { NEW_BATCH } from "../../src/domain/batches/create-batch.ts";
 import { hasItems, holdFor, openBatch } from "../../src/domain/batches/lifecycle.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { FakeClock } from "./fake-clock.ts";
-import { openBeside } from "./service.ts";
+import { openBeside, openKey } from "./service.ts";
 import { tempDir } from "./temp-dir.ts";
 
 /** Stores over a real database in a directory of its own. */
@@ -26,22 +25,14 @@ export async function openBatchRecord(
   itemCount = 5,
   change: Partial<BatchRecord> = {},
 ): Promise<BatchRecord> {
-  const deps = { clock: new FakeClock(), ids: randomIds };
+  const facts = { account: "test", balanceMicroUsd: 1000, clock: new FakeClock() };
+  const { id: apiKeyId, accountId } = await openKey(stores, facts);
   return stores.write(async (tx) => {
-    const account =
-      (await tx.accounts.byName("test")) ??
-      (await openAccount(tx, deps, { name: "test", balanceMicroUsd: 1000 }));
-    const key = await issueKey(tx, deps, {
-      name: "k",
-      accountId: account.id,
-      group: "default",
-      expiresAtMs: null,
-    });
     const batch: BatchRecord = {
       ...NEW_BATCH,
       id: randomIds.batchId(),
-      apiKeyId: key.id,
-      accountId: account.id,
+      apiKeyId,
+      accountId,
       taskName: "test",
       model: "m",
       mimeType: "image/png",

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
 import { LOCAL_STORAGE } from "../../src/config/storage-places.ts";
-import { issueKey, openAccount } from "../../src/domain/accounts.ts";
 import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { openHold } from "../../src/domain/realtime/holds.ts";
@@ -10,6 +9,7 @@ import { openStorage } from "../../src/service/storage/open-storage.ts";
 import { Alone, Cluster, HEARTBEAT_MS, TERM_MS } from "../../src/workers/presence.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { type Gate, gate } from "../support/gate.ts";
+import { openKey } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 async function openTimed(): Promise<{ stores: Stores; clock: FakeClock }> {
@@ -77,12 +77,7 @@ describe("a process among others", () => {
     const [alive, dead] = [presenceOf(timed).presence, presenceOf(timed, { role: "api" }).presence];
     await alive.join();
     await dead.join();
-    const deps = { clock, ids: randomIds };
-    const key = await stores.write(async (tx) => {
-      const { id: accountId } = await openAccount(tx, deps, { name: "a", balanceMicroUsd: 10 });
-      return issueKey(tx, deps, { name: "k", accountId, group: "g", expiresAtMs: null });
-    });
-    const { id: apiKeyId, accountId } = key;
+    const { id: apiKeyId, accountId } = await openKey(stores, { balanceMicroUsd: 10, clock });
     for (const worker of [alive.id, dead.id]) {
       const hold = { id: `gen_${worker}`, apiKeyId, accountId, amountMicroUsd: 4, createdAtMs: 1, worker };
       await openHold(stores, hold);

@@ -2,7 +2,6 @@ import { useState } from "react";
 import type { LedgerEntryObject, UsageObject } from "../../contract/console-api.ts";
 import { groupBy } from "../../kernel/json.ts";
 import { FREE_DRAWINGS } from "../../kernel/money.ts";
-import { counted } from "../../kernel/text.ts";
 import { getLedger, getUsage } from "../api/batches.ts";
 import { signOut } from "../api/request.ts";
 import { ScrollingTable } from "../parts/keys.tsx";
@@ -13,6 +12,8 @@ import { useAccount, useData } from "../parts/use-data.ts";
 
 const DAYS = 30;
 const DAY_MS = 86_400_000;
+
+const images = (number: number) => `${count(number)} ${number === 1 ? "image" : "images"}`;
 
 /** A bar for each of the last 30 days, and the sums of the models. `isPlay`: nothing costs money, and the bars show images. */
 function SpendByDay({ usage, isPlay }: { usage: readonly UsageObject[]; isPlay: boolean }) {
@@ -29,8 +30,8 @@ function SpendByDay({ usage, isPlay }: { usage: readonly UsageObject[]; isPlay: 
   return (
     <>
       <p>
-        <b className="large-sum">{isPlay ? counted(all.images, "image") : usd(all.cost, "sum")}</b>{" "}
-        <span className="quiet">{isPlay ? FREE_DRAWINGS : `for ${counted(all.images, "image")}`}</span>
+        <b className="large-sum">{isPlay ? images(all.images) : usd(all.cost, "sum")}</b>{" "}
+        <span className="quiet">{isPlay ? FREE_DRAWINGS : `for ${images(all.images)}`}</span>
       </p>
       <div className="chart">
         <div className="axis quiet" aria-hidden="true">
@@ -40,7 +41,7 @@ function SpendByDay({ usage, isPlay }: { usage: readonly UsageObject[]; isPlay: 
         </div>
         <ul className="bars" aria-label={isPlay ? "Made by day" : "Spent by day"}>
           {days.map(({ day, ...sum }) => {
-            const words = `${day}: ${isPlay ? "" : `${usd(sum.cost, "sum")}, `}${counted(sum.images, "image")}`;
+            const words = `${day}: ${isPlay ? "" : `${usd(sum.cost, "sum")}, `}${images(sum.images)}`;
             return (
               <li key={day} className="bar-slot" title={words}>
                 <span className="bar" style={{ height: `${(heightOf(sum) / top) * 100}%` }} />

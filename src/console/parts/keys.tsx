@@ -18,6 +18,8 @@ export function useKeys(handlers: Handlers, { inDialog = false, isActive = true 
       if (isField(event.target) && event.key !== "Escape") return;
       if ((document.querySelector("dialog[open]") !== null) !== inDialog) return;
       handler(event);
+      // The key may have opened a dialog with a field, which would take its letter.
+      if (event.key.length === 1 && event.key !== " ") event.preventDefault();
     };
     addEventListener("keydown", listen);
     return () => removeEventListener("keydown", listen);

@@ -17,7 +17,7 @@ import { canonicalJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
-import { type Recordable, Recordings, recordable } from "./recordings.ts";
+import { type Recordable, Recordings, recordable, refuseKeys } from "./recordings.ts";
 
 /** What asking upstreams for missing images needs. All providers of a service share it. */
 export interface Recording {
@@ -61,6 +61,7 @@ export async function createReplayProvider(
         if (found === null) throw await recordings.missing(asked);
         return found;
       }
+      refuseKeys(asked);
       const work = inTurn(recording.queues, asked.key, async () => {
         const before = await recordings.find(asked);
         if (before !== null) return before;

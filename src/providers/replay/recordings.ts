@@ -9,7 +9,7 @@ import { type ImageInspector, InvalidImageError } from "../../domain/ports/image
 import { type GeneratedImages, type ImageRequest, ProviderError } from "../../domain/ports/image-provider.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { isPartialFile, makeDirectory, writeFileDurably } from "../../kernel/files.ts";
-import { safeJson } from "../../kernel/hide-keys.ts";
+import { hideApiKeys, safeJson } from "../../kernel/hide-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
 import { systemCodeOf } from "../../kernel/system-errors.ts";
@@ -91,12 +91,28 @@ async function wordsOf(request: ImageRequest) {
 export async function recordable(request: ImageRequest): Promise<Recordable> {
   const words = await wordsOf(request);
   const key = sha256Hex(canonicalJson({ version: VERSION, ...words } as Parameters<typeof canonicalJson>[0]));
-  const slug = words.prompt
+  // The name of a file cannot be rid of a key later.
+  const slug = hideApiKeys(words.prompt)
     .toLowerCase()
     .replace(/[^a-z0-9]+/g, "-")
     .slice(0, 40)
     .replace(/^-|-$/g, "");
   return { words, key, stem: `${slug || "image"}-${key.slice(0, KEY_CHARS)}` };
+}
+
+/**
+ * Throws `ProviderError` `INVALID_ARGUMENT` for a request that holds an API key: a recording shows its request in words, which
+ * are compared, and no key is written.
+ */
+export function refuseKeys({ words, stem }: Recordable): void {
+  const holdsKey = (value: unknown) => {
+    const text = JSON.stringify(value) ?? "";
+    return hideApiKeys(text) !== text;
+  };
+  const [field] = Object.entries(words).find(([, value]) => holdsKey(value)) ?? [];
+  if (field === undefined) return;
+  const message = `${stem}.json cannot be recorded: ${field} holds an API key, and recordings are for others to read. Take the key out. Nothing was sent.`;
+  throw new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
 }
 
 /** The answers of a directory to requests: for each a JSON file, and its images beside it. */

@@ -3,6 +3,7 @@ import { open, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { isRefusalCode } from "../../contract/statuses.ts";
 import { writeFileDurably } from "../../kernel/files.ts";
 import { costText, formatUsd, numberToMicros } from "../../kernel/money.ts";
 import { packageFile } from "../../kernel/package-file.ts";
@@ -173,22 +174,25 @@ async function beginningOf(path: string): Promise<string | null> {
 
 /** The texts above and below the images of the contact sheet: the values for the slots of its template. */
 function pageSlots(report: RunReport): Record<string, string> {
-  const { title, images, failedCount } = report;
+  const { title, images, failedCount, refusedCount } = report;
   return {
     title: escapeMarkup(title),
     facts: factsOf(report),
     failures: failuresOf(report),
     all: String(images.length),
     ok: String(images.length - failedCount),
-    failed: String(failedCount),
+    failed: String(failedCount - refusedCount),
+    refused: String(refusedCount),
     footer: `Made by imgbatch. The images lie beside this page, in <code>images/</code>; what is known of each is in <code>results.jsonl</code>.`,
   };
 }
 
-function factsOf({ images, failedCount, makers, cost, endedAt, batches }: RunReport): string {
+function factsOf(report: RunReport): string {
+  const { images, failedCount, supersededCount, makers, cost, endedAt, batches } = report;
   const all = counted(images.length, "image");
   const facts = [
     failedCount === 0 ? all : `${images.length - failedCount} of ${all}`,
+    ...(supersededCount === 0 ? [] : [`${supersededCount} of earlier prompts, in <code>removed/</code>`]),
     ...makers.map((name) => `<code>${escapeMarkup(name)}</code>`),
     ...(cost === null ? [] : [costText(cost)]),
     `<time datetime="${escapeMarkup(endedAt)}">${escapeMarkup(shortDate(endedAt))}</time>`,
@@ -201,14 +205,19 @@ function factsOf({ images, failedCount, makers, cost, endedAt, batches }: RunRep
   return `${line}\n<details class="batches"><summary>${ids.length} batches</summary><ul>${list}</ul></details>`;
 }
 
-function failuresOf({ images, failedCount, retryCommand }: RunReport): string {
+function failuresOf({ images, failedCount, refusedCount, retryCommand }: RunReport): string {
   if (failedCount === 0) return "";
+  const broken = failedCount - refusedCount;
+  const said = [
+    ...(broken === 0 ? [] : [`${counted(broken, "image")} failed`]),
+    ...(refusedCount === 0 ? [] : [`${counted(refusedCount, "image")} refused: change what the prompts ask`]),
+  ];
   const codes = countCodes(images).map(([code, count]) => `${escapeMarkup(code)} ${count}`);
   const command =
-    retryCommand === null
+    retryCommand === null || broken === 0
       ? ""
       : `<div class="command"><code>${escapeMarkup(retryCommand)}</code><button type="button" class="plain copy">Copy</button></div>`;
-  return `<div class="failed-note"><p><strong>${counted(failedCount, "image")} failed</strong></p><p class="codes">${codes.join(" · ")}</p>${command}</div>`;
+  return `<div class="failed-note"><p><strong>${said.join(", ")}</strong></p><p class="codes">${codes.join(" · ")}</p>${command}</div>`;
 }
 
 /** The codes of the failures, the most frequent first. */
@@ -243,7 +252,9 @@ function cardOf(
   const made = origin.length === 0 ? "" : line("made", origin.join(" · "));
   const noted = notes.map((note) => line("note", note)).join("");
   const about = `${said}${variant}<p class="id"><bdi>${escapeMarkup(id)}</bdi></p>${asked}${size}${made}${noted}`;
-  return `<li class="${error === null ? "ok" : "fail"}">${pictures}<div class="about">${about}</div></li>\n`;
+  // The filter reads the first word.
+  const kind = error === null ? "ok" : isRefusalCode(error.code) ? "refused fail" : "fail";
+  return `<li class="${kind}">${pictures}<div class="about">${about}</div></li>\n`;
 }
 
 function line(name: string, text: string): string {

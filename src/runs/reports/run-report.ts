@@ -1,4 +1,4 @@
-import { isTerminal } from "../../contract/statuses.ts";
+import { isRefusalCode, isTerminal } from "../../contract/statuses.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import { hideUsedKeys } from "../../kernel/hide-keys.ts";
 import { type Cost, numberToMicros, sumCosts } from "../../kernel/money.ts";
@@ -54,6 +54,10 @@ export interface RunReport {
   /** One for each image that was asked for, in the order of the input. */
   images: ReportImage[];
   failedCount: number;
+  /** How many of them were refused for what their prompts ask. */
+  refusedCount: number;
+  /** Images of prompts that were changed or removed since. They are not among `images`. */
+  supersededCount: number;
   /** The command that makes the failed images again; null when there are none. */
   retryCommand: string | null;
 }
@@ -148,6 +152,7 @@ export function buildReport(facts: ReportFacts): RunReport {
     };
   });
   const failedCount = images.filter((image) => image.error !== null).length;
+  const refusedCount = images.filter((image) => isRefusalCode(image.error?.code ?? "")).length;
   return {
     title:
       facts.name ?? (directory.split(/[\\/]/).findLast((part) => part !== "" && part !== ".") || "images"),
@@ -169,6 +174,8 @@ export function buildReport(facts: ReportFacts): RunReport {
     cost,
     images,
     failedCount,
+    refusedCount,
+    supersededCount: (runState.updates ?? []).reduce((sum, { superseded }) => sum + superseded.length, 0),
     retryCommand: failedCount === 0 ? null : retryCommand,
   };
 }

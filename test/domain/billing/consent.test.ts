@@ -1,21 +1,24 @@
 import { describe, expect, it } from "vitest";
-import { issueKey, openAccount } from "../../../src/domain/accounts.ts";
 import { moveMoney } from "../../../src/domain/billing/ledger.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { openHold, releaseDeadHolds } from "../../../src/domain/realtime/holds.ts";
-import { systemClock } from "../../../src/kernel/clock.ts";
-import { randomIds } from "../../../src/kernel/ids.ts";
 import { openAdmin } from "../../../src/service/admin.ts";
 import { FakeProvider, FakeUpstream } from "../../support/fake-provider.ts";
 import { answerOf, content, errorOf, generate } from "../../support/realtime.ts";
-import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
+import {
+  items,
+  MODEL,
+  openBeside,
+  otherKey,
+  startTestService,
+  type TestService,
+} from "../../support/service.ts";
 import { joinAs } from "../../support/stores.ts";
 
 const PLAY = 1_000_000_000;
 /** The price of one image of a batch, and of one image in real time. */
 const [PRICE, HOLD, REALTIME] = [33_500, 40_200, 67_000];
-const DEPS = { clock: systemClock, ids: randomIds };
 const consent = (usd: string) => ({ "x-imgbatch-max-cost": usd });
 const refused = () => {
   throw new ProviderError("PROVIDER_ITEM_FAILED", "no", { retryable: false, upstreamStatus: 400 });
@@ -74,11 +77,7 @@ describe("play money", () => {
     ];
     const service = await startTestService({ providers, config: { models } });
     const money = await moneyOf(service);
-    const key = await money.stores.write(async (tx) => {
-      const { id: accountId } = await openAccount(tx, DEPS, { name: "team", balanceMicroUsd: 0 });
-      return (await issueKey(tx, DEPS, { name: "k", accountId, group: "default", expiresAtMs: null })).key;
-    });
-    const theirs = { authorization: `Bearer ${key}` };
+    const { key, headers: theirs } = await otherKey(service, { account: "team", balanceMicroUsd: 0 });
     const request = { model: "drawn", items: items(1) };
 
     expect((await service.until((await service.submit(request)).id)).actual_cost).toBe(0.5);
@@ -167,12 +166,8 @@ describe("consent", () => {
 
   it("counts for the local key alone; another key pays from its balance", async () => {
     const { service, money } = await paidService();
-    const key = await money.stores.write(async (tx) => {
-      const team = await openAccount(tx, DEPS, { name: "team", balanceMicroUsd: HOLD });
-      const facts = { name: "k", accountId: team.id, group: "default", expiresAtMs: null };
-      return (await issueKey(tx, DEPS, facts)).key;
-    });
-    const headers = { ...consent("9"), authorization: `Bearer ${key}` };
+    const other = await otherKey(service, { account: "team", balanceMicroUsd: HOLD });
+    const headers = { ...consent("9"), ...other.headers };
     expect((await service.create({ model: MODEL, items: items(2) }, headers)).status).toBe(402);
     const made = await service.create({ model: MODEL, items: items(1) }, headers);
     const { id } = (await made.json()) as { id: string };

@@ -1,23 +1,17 @@
 import pg from "pg";
 import { expect, it, onTestFinished } from "vitest";
-import { issueKey, openAccount } from "../../../src/domain/accounts.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { endHold, openHold } from "../../../src/domain/realtime/holds.ts";
-import { randomIds } from "../../../src/kernel/ids.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
-import { FakeClock } from "../../support/fake-clock.ts";
 import { hasPostgres, openTestPostgres } from "../../support/postgres.ts";
+import { openKey } from "../../support/service.ts";
 import { joinAs } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 it.skipIf(!hasPostgres)("a hold is released also when its transaction is still about to end", async () => {
   const { url, stores } = await openTestPostgres();
-  const deps = { clock: new FakeClock(), ids: randomIds };
   const worker = await joinAs(stores, "w");
-  const { id: apiKeyId, accountId } = await stores.write(async (tx) => {
-    const account = await openAccount(tx, deps, { name: "a", balanceMicroUsd: 10 });
-    return issueKey(tx, deps, { name: "k", accountId: account.id, group: "g", expiresAtMs: null });
-  });
+  const { id: apiKeyId, accountId } = await openKey(stores, { balanceMicroUsd: 10 });
   const hold = { id: "gen_1", apiKeyId, accountId, amountMicroUsd: 4, createdAtMs: 1, worker };
   const connect = async () => {
     const client = new pg.Client({ connectionString: url });

@@ -1,5 +1,4 @@
 import { expect, it } from "vitest";
-import { issueKey, openAccount } from "../../../src/domain/accounts.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import { Offers } from "../../../src/domain/models.ts";
@@ -17,6 +16,7 @@ import { onEachDialect } from "../../support/dialects.ts";
 import { groupEntry, modelEntry } from "../../support/entries.ts";
 import { FakeProvider, FakeUpstream, made, tinyPng, upstreamInTurns } from "../../support/fake-provider.ts";
 import { type Gate, gate } from "../../support/gate.ts";
+import { openKey } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const PRICE = 10;
@@ -43,10 +43,7 @@ async function processesOn(
   balanceMicroUsd = 5 * PRICE,
 ) {
   const blobs = fileBlobs(await tempDir());
-  const key = await stores.write(async (tx) => {
-    const { id: accountId } = await openAccount(tx, deps, { name: "a", balanceMicroUsd });
-    return issueKey(tx, deps, { name: "k", accountId, group: "g", expiresAtMs: null });
-  });
+  const key = await openKey(stores, { balanceMicroUsd });
   const caller = { key, group };
   /** Each image waits for its gate, and is another picture. */
   const gates: Gate<void>[] = [];

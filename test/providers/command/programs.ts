@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { onTestFinished, vi } from "vitest";
+import { vi } from "vitest";
 import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { createCommandAdapter } from "../../../src/providers/command/provider.ts";
@@ -79,7 +79,6 @@ async function adapterFor(
   const temp = join(home, "temp");
   await mkdir(temp);
   vi.stubEnv("TMPDIR", temp);
-  onTestFinished(() => void vi.unstubAllEnvs());
   const entry = entryOf("command", { argv, env: Object.keys(env), ...fields });
   const deps = { clock, secret: (name: string) => env[name] ?? process.env[name] ?? null };
   const adapter = closing(createCommandAdapter(entry, deps));

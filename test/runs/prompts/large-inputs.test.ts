@@ -1,7 +1,7 @@
 import { readdirSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterEach, expect, it, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import type { ImgbatchError } from "../../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { readLines } from "../../../src/prompts/lines.ts";
@@ -15,8 +15,6 @@ import { png } from "../../support/fake-service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const RULES = { limits: DEFAULT_LIMITS, defaultCount: 1 };
-
-afterEach(() => vi.unstubAllEnvs());
 
 /** The pieces of a text, cut where a network or a disk may cut it. */
 async function* cut(bytes: Uint8Array, size: number) {

@@ -22,7 +22,7 @@ const PROBE = `
   const shown = () => document.querySelectorAll(".sheet > li:not([hidden])").length;
   says.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   says.all = shown();
-  document.querySelector("[data-kind=fail]").click();
+  document.querySelector("[data-kind=refused]").click();
   says.failed = shown();
   document.querySelector("[data-kind=all]").click();
   pics[0].click();
@@ -69,7 +69,7 @@ const LONG_PROBE = `
   dispatchEvent(new KeyboardEvent("keydown", { key: "End", bubbles: true, cancelable: true }));
   says.last = document.querySelector(".stage").textContent;
   document.querySelector("dialog").close();
-  document.querySelector("[data-kind=fail]").click();
+  document.querySelector("[data-kind=refused]").click();
   says.failed = shown();
   says.rest = rest.hidden;
   document.querySelector("[data-kind=all]").click();
@@ -151,7 +151,7 @@ describe.skipIf(CHROMIUM === null)("the contact sheet in Chromium", { timeout: 6
     await page.getByRole("slider").fill("400");
     expect((await widthOf()) - small).toBeGreaterThan(150);
     expect(await findBarriers(page)).toEqual([]);
-    await page.getByRole("button", { name: "Failed1" }).click();
+    await page.getByRole("button", { name: "Refused1" }).click();
     expect(await page.locator("tbody th").allInnerTexts()).toEqual(["an owl"]);
     expect(await page.locator("tbody li:visible").count()).toBe(1);
     expect(await page.getByRole("status").innerText()).toBe("1 of 4");

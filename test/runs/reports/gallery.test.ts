@@ -138,15 +138,24 @@ describe("the contact sheet", () => {
   });
 
   it("[REPORT-1] shows failures with code and message, counts them, and says how to try again", async () => {
-    const images = [{ id: "fox" }, { id: "owl", prompt: "an owl", error }, { id: "elk", error }];
+    const broken = { code: "PROVIDER_ITEM_FAILED", message: "broken" };
+    const refused = { id: "owl", prompt: "an owl", error };
+    const images = [{ id: "fox" }, refused, { id: "elk", error: broken }, { id: "ox", error: broken }];
     const { html } = await pageOf(reportOf(images, { directory: "my images" }));
-    expect(count(html, /<li class="fail">/g)).toBe(2);
+    expect([count(html, /<li class="fail">/g), count(html, /<li class="refused fail">/g)]).toEqual([2, 1]);
     expect(html).toContain('<span class="code">SAFETY_BLOCKED</span>');
     expect(html).toContain("refused &lt;here&gt;");
-    expect(html).toContain("2 images failed");
+    expect(html).toContain("2 images failed, 1 image refused: change what the prompts ask");
+    expect(html).toMatch(/All<span>4<.*OK<span>1<.*Failed<span>2<.*Refused<span>1</su);
     expect(html).toContain("imgbatch retry &#39;my images&#39;");
     const { html: good } = await pageOf(reportOf([{ id: "fox" }]));
     expect(good).not.toContain('class="failed-note"');
+    const { html: vain } = await pageOf(reportOf([refused]));
+    expect(vain).not.toContain("imgbatch retry");
+    const updated = { batches: [], created_at: "", updates: [{ round: 1, superseded: ["cat", "dog"] }] };
+    const { html: later } = await pageOf(reportOf([{ id: "fox" }], { state: updated as never }));
+    expect(later).toContain("2 of earlier prompts, in <code>removed/</code>");
+    expect(good).not.toContain("removed/");
   });
 
   it("no text becomes markup, and only the page's own script may run", async () => {

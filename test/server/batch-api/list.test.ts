@@ -1,13 +1,18 @@
 import { describe, expect, it } from "vitest";
 import type { BatchObject } from "../../../src/contract/batch-api.ts";
-import { issueKey } from "../../../src/domain/accounts.ts";
-import { systemClock } from "../../../src/kernel/clock.ts";
-import { randomIds, sha256Hex } from "../../../src/kernel/ids.ts";
+import { sha256Hex } from "../../../src/kernel/ids.ts";
 import { batchApi } from "../../../src/server/batch-api/batches.ts";
 import { OPERATIONS } from "../../../src/server/surfaces.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
-import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
+import {
+  items,
+  MODEL,
+  openBeside,
+  otherKey,
+  startTestService,
+  type TestService,
+} from "../../support/service.ts";
 
 interface Page {
   data: BatchObject[];
@@ -196,11 +201,7 @@ describe("another key", () => {
     const service = await startTestService();
     const { id } = await service.submit({ model: MODEL, items: items(1) }, { "idempotency-key": "k" });
     await service.until(id);
-    const { stores } = await openBeside(service.data);
-    const accountId = (await stores.read.accounts.byName("default"))?.id ?? "";
-    const facts = { name: "other", accountId, group: "default", expiresAtMs: null };
-    const other = await stores.write((tx) => issueKey(tx, { clock: systemClock, ids: randomIds }, facts));
-    const headers = { authorization: `Bearer ${other.key}`, "x-request-id": "same" };
+    const headers = { ...(await otherKey(service)).headers, "x-request-id": "same" };
     const ofOneBatch = OPERATIONS.filter(
       ({ surface, path }) => surface === batchApi && path.includes("{id}"),
     );

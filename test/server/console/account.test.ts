@@ -54,7 +54,7 @@ describe("the account of a key", () => {
 
   it("[ACCOUNT-1] needs a key, and shows each key its own account", async () => {
     const service = await startTestService({ workers: false });
-    const other = await otherKey(service, "second");
+    const other = await otherKey(service, { account: "second" });
     expect((await get(service, "account", other.headers)).body).toMatchObject({ balance: 1, owner: false });
     for (const path of ["account", "usage", "ledger"]) {
       const answer = await fetch(`${service.url}/v1/${path}`);
@@ -128,7 +128,7 @@ describe("the ledger of an account", () => {
     const sharing = await get(service, "ledger", (await otherKey(service)).headers);
     expect(sharing.body.data).toHaveLength(6);
     expect(JSON.stringify(sharing.body)).not.toContain(id);
-    const stranger = await get(service, "ledger", (await otherKey(service, "second")).headers);
+    const stranger = await get(service, "ledger", (await otherKey(service, { account: "second" })).headers);
     expect(stranger.body.data).toMatchObject([{ kind: "top_up", balance: 1, play_money: false }]);
   });
 });

@@ -30,7 +30,7 @@ describe("the stream of events", () => {
     provider.answer = madeAfter(open);
     const service = await startTestService({ providers: [provider] });
     const own = await follow(service, { "last-event-id": "imgbatch_0\u00ff; 9999999999999999999999" });
-    const stranger = await follow(service, (await otherKey(service, "second")).headers);
+    const stranger = await follow(service, (await otherKey(service, { account: "second" })).headers);
     expect(Object.fromEntries(own.answer.headers)).toMatchObject({
       "content-type": "text/event-stream",
       "cache-control": "no-store",

@@ -247,7 +247,7 @@ describe.each([NATIVE, OPENAI])("a job of the $source API", (api) => {
     const partly = await ended(service, await createOf(service, ["x", "[[job-partial]] a fox", "y"]));
     expect([partly.state, partly.counts]).toEqual([api.states.failed, [3, 1, 2]]);
     expect((await resultsOf(service, partly)).map(([key]) => key)).toEqual(["0"]);
-    const { key } = await otherKey(service, "poor");
+    const { key } = await otherKey(service, { account: "poor" });
     const job = await created(service, await api.send(service, many.slice(1), key), key);
     await service.until(job.batchId);
     expect(await now(service, job, key)).toMatchObject({

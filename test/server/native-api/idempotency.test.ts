@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { issueKey, topUp } from "../../../src/domain/accounts.ts";
+import { topUp } from "../../../src/domain/accounts.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
@@ -9,7 +9,7 @@ import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider, FakeUpstream, made, tinyPng, troubled } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { content, errorOf, generate, imagePart, refusalOf } from "../../support/realtime.ts";
-import { MODEL, openBeside, startTestService } from "../../support/service.ts";
+import { MODEL, openBeside, otherKey, startTestService } from "../../support/service.ts";
 
 const PRICE = 67_000;
 const START_MICRO_USD = 1_000_000_000;
@@ -139,10 +139,7 @@ describe("a real-time request with an idempotency key", () => {
         details: [expect.objectContaining({ reason: "REALTIME_IDEMPOTENCY_CONFLICT" })],
       });
     }
-    const { stores } = await openBeside(service.data);
-    const [key] = await stores.read.keys.list();
-    const facts = { name: "other", accountId: key?.accountId ?? "", group: "default", expiresAtMs: null };
-    const other = await stores.write((tx) => issueKey(tx, { clock: systemClock, ids: randomIds }, facts));
+    const other = await otherKey(service);
     const ofAnother = await generate(service, content("y"), keyed("k1", { "x-vendorx-api-key": other.key }));
     expect((await answerTo(ofAnother)).slice(0, 2)).toEqual([200, "false"]);
     // A default may be left out.

@@ -1,12 +1,9 @@
 import type { Request, Response } from "express";
 import { describe, expect, it } from "vitest";
-import { issueKey } from "../../../src/domain/accounts.ts";
-import { systemClock } from "../../../src/kernel/clock.ts";
-import { randomIds } from "../../../src/kernel/ids.ts";
 import { readTarget } from "../../../src/server/http/host.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { errorOf, refusalOf } from "../../support/realtime.ts";
-import { MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
+import { MODEL, otherKey, startTestService, type TestService } from "../../support/service.ts";
 import { start as startUpload, upload } from "../../support/uploads.ts";
 
 const start = (config: object = {}) => startTestService({ workers: false, config });
@@ -58,12 +55,7 @@ describe("the key of a real-time request", () => {
   it("[RT-1] must be of a group of the native platform", async () => {
     const groups = [{ name: "default" }, { name: "foreign", platform: "other" }];
     const service = await start({ groups });
-    const { stores } = await openBeside(service.data);
-    const { key } = await stores.write(async (tx) => {
-      const accountId = (await tx.accounts.byName("default"))?.id ?? "";
-      const facts = { name: "f", accountId, group: "foreign", expiresAtMs: null };
-      return issueKey(tx, { clock: systemClock, ids: randomIds }, facts);
-    });
+    const { key } = await otherKey(service, { group: "foreign" });
     for (const path of ["/v1beta/models", `/v1beta/models/${MODEL}:generateContent`, "/v1/models"]) {
       const answer = await fetch(service.url + path, { headers: { "x-vendorx-api-key": key } });
       expect(await refusalOf(answer)).toEqual([400, "INVALID_ARGUMENT", "key"]);

@@ -11,6 +11,20 @@ const hashOf = (text: string) => createHash("sha256").update(text).digest("hex")
 const downloaded = async (service: TestService, name: string | undefined) =>
   (await ask(service, `/v1beta/${name}:download?alt=media`)).text();
 
+/** An upload of which a request has brought `red ` and promised more, over a connection that is still open. */
+async function begun(command: string, length: number) {
+  const service = await serve();
+  const { href: url, host, hostname, port, pathname, search } = new URL(await urlOf(await start(service)));
+  const socket = connect(Number(port), hostname);
+  await once(socket, "connect");
+  socket.write(
+    `POST ${pathname}${search} HTTP/1.1\r\nHost: ${host}\r\nContent-Length: ${length}\r\n` +
+      `X-Goog-Upload-Command: ${command}\r\nX-Goog-Upload-Offset: 0\r\n\r\nred `,
+  );
+  await expect.poll(async () => stateOf(await send(url, "query"))).toEqual([200, "active", "4"]);
+  return { service, url, socket };
+}
+
 describe("a resumable upload", () => {
   it("begins with a URL of its own, takes chunks without a key, and ends with the file", async () => {
     const service = await serve();
@@ -96,37 +110,21 @@ describe("a resumable upload", () => {
   });
 
   it("keeps what came over a connection that broke in the middle of a chunk", async () => {
-    const service = await serve();
-    const url = new URL(await urlOf(await start(service)));
-    const socket = connect(Number(url.port), url.hostname);
-    await once(socket, "connect");
-    socket.write(
-      `POST ${url.pathname}${url.search} HTTP/1.1\r\nHost: ${url.host}\r\nContent-Length: 1000\r\n` +
-        "X-Goog-Upload-Command: upload, finalize\r\nX-Goog-Upload-Offset: 0\r\n\r\nred ",
-    );
-    await expect.poll(async () => stateOf(await send(url.href, "query"))).toEqual([200, "active", "4"]);
+    const { service, url, socket } = await begun("upload, finalize", 1000);
     socket.destroy();
-    const file = await fileOf(await send(url.href, "upload, finalize", 4, "fox"));
+    const file = await fileOf(await send(url, "upload, finalize", 4, "fox"));
     expect(await downloaded(service, file.name)).toBe("red fox");
   });
 
   it("belongs to the request that came last; the one before it is told", async () => {
-    const service = await serve();
-    const url = new URL(await urlOf(await start(service)));
-    const socket = connect(Number(url.port), url.hostname);
-    await once(socket, "connect");
-    socket.write(
-      `POST ${url.pathname}${url.search} HTTP/1.1\r\nHost: ${url.host}\r\nContent-Length: 8\r\n` +
-        "X-Goog-Upload-Command: upload\r\nX-Goog-Upload-Offset: 0\r\n\r\nred ",
-    );
-    await expect.poll(async () => stateOf(await send(url.href, "query"))).toEqual([200, "active", "4"]);
-    expect(stateOf(await send(url.href, "upload", 0, "red f"))).toEqual([200, "active", "5"]);
+    const { service, url, socket } = await begun("upload", 8);
+    expect(stateOf(await send(url, "upload", 0, "red f"))).toEqual([200, "active", "5"]);
     socket.write("blue");
     const [answer] = (await once(socket, "data")) as [Buffer];
     expect(String(answer)).toMatch(/^HTTP\/1\.1 409 /);
     expect(String(answer)).toContain('"status":"ABORTED"');
     socket.destroy();
-    const file = await fileOf(await send(url.href, "upload, finalize", 5, "ox"));
+    const file = await fileOf(await send(url, "upload, finalize", 5, "ox"));
     expect(await downloaded(service, file.name)).toBe("red fox");
   });
 

@@ -13,30 +13,13 @@ import { gate } from "../../support/gate.ts";
 import { BIN, startNode } from "../../support/processes.ts";
 import { items, MODEL, startTestService, type TestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
+import { checkOf, usedDirectory } from "../../support/used-directory.ts";
 
 const LOCAL = { database: { kind: "sqlite" }, blobs: { kind: "files" } } as const;
-
-async function checkOf(directory: string) {
-  const admin = await openAdmin({ directory });
-  try {
-    return await admin.check();
-  } finally {
-    await admin.close();
-  }
-}
 
 /** Which items of a batch say that they may be paid twice. */
 const marksOf = async (service: TestService, id: string) =>
   (await service.items(id)).map(({ notes }) => notes.some((note) => note.includes("paid twice")));
-
-/** The data of a service that has made a batch of five images, and was stopped. */
-async function usedDirectory() {
-  const service = await startTestService({ providers: [new FakeProvider()] });
-  const { id } = await service.submit({ model: MODEL, items: items(5) });
-  await service.until(id);
-  await service.close(0);
-  return { data: service.data, id };
-}
 
 // A shared database and its bucket have backups of their own.
 describe.skipIf(process.env.IMGBATCH_TEST_STORES !== undefined)("imgbatch admin backup", () => {

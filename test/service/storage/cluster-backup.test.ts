@@ -75,7 +75,6 @@ it.skipIf(!hasPostgres)(
     await admin.topUp("default", 1_000_000_000);
     await admin.close();
     vi.stubEnv("IMGBATCH_API_KEY", key);
-    onTestFinished(() => void vi.unstubAllEnvs());
 
     const opened = gate();
     const forModel = (model: string) => (asked: string) => (asked === model ? model : null);

@@ -13,17 +13,9 @@ import { FakeProvider } from "../../support/fake-provider.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 import { hasPostgres, newDatabase } from "../../support/postgres.ts";
 import { fakeBucket } from "../../support/s3/buckets.ts";
-import { items, MODEL, startTestService } from "../../support/service.ts";
+import { startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
-
-/** The directory of a service that has made a batch, and was stopped. */
-async function usedDirectory() {
-  const service = await startTestService({ providers: [new FakeProvider()] });
-  const { id } = await service.submit({ model: MODEL, items: items(5) });
-  await service.until(id);
-  await service.close(0);
-  return { data: service.data, id };
-}
+import { checkOf, usedDirectory } from "../../support/used-directory.ts";
 
 /** A bucket, and an empty database unless the old one stays. */
 async function places(
@@ -47,19 +39,10 @@ async function sumsOf(directory: string) {
   }
 }
 
-async function checkOf(directory: string, storage: StoragePlaces) {
-  const admin = await openAdmin({ directory, storage });
-  try {
-    return await admin.check();
-  } finally {
-    await admin.close();
-  }
-}
-
 describe.skipIf(!hasPostgres)("a move to PostgreSQL and S3", () => {
   it("[MOVE-1] copies everything, leaves the old data, and the new one passes every check", async () => {
     const { data, id } = await usedDirectory();
-    const before = { sums: await sumsOf(data), check: await checkOf(data, LOCAL_STORAGE) };
+    const before = { sums: await sumsOf(data), check: await checkOf(data) };
     const to = await places();
     const report = await moveStorage({ directory: data, to });
     expect(report).toMatchObject({

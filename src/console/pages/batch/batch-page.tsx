@@ -24,6 +24,7 @@ import {
 import { useData } from "../../parts/use-data.ts";
 import { BatchActions, type BatchActionsProps, SelectionBar } from "./actions.tsx";
 import { compareItems, Gallery } from "./gallery.tsx";
+import { runName } from "./images.ts";
 import { LargeView } from "./large-view.tsx";
 import { membersOf, type PlacedItem, useBatches, useItems } from "./use-items.ts";
 
@@ -121,9 +122,6 @@ function Troubles({ batch }: { batch: BatchObject }) {
 
 /** Batches of one name that were sent within this time come from one run, as far as anybody can tell. */
 const TOGETHER_SECONDS = 120;
-
-/** A name without the number that a batch of several has. */
-const runName = (name: string) => name.replace(/ \(\d+ of \d+\)$/, "");
 
 /** The way to the other batches of a run: one for each model, or for as many prompts as a batch may have. */
 function SentTogether({ batch }: { batch: BatchObject }) {

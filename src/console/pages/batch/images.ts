@@ -16,6 +16,9 @@ export function canSave(item: PlacedItem): boolean {
   return item.status === "success" && !isDeleted(item) && isTerminal(item.batch.status);
 }
 
+/** A name without the number that a batch of several has. */
+export const runName = (name: string) => name.replace(/ \(\d+ of \d+\)$/, "");
+
 interface SaveOptions {
   /** The name of a ZIP, without its end. */
   name: string;
@@ -38,12 +41,13 @@ export async function saveImages(
     return saveBlob(await fetchImage(first), `${fileStem(first.custom_id)}.${extensionOf(first)}`);
   }
   const hasFolders = new Set(items.map(({ batch }) => batch.model)).size > 1;
+  const isOfSeveral = new Set(items.map(({ batch }) => batch.id)).size > 1;
   const count = Math.ceil(items.length / zipItems);
   for (let zip = 0; zip < count; zip++) {
     const from = zip * zipItems;
     const files = filesOf(items.slice(from, from + zipItems), hasFolders, (done) => onDone(from + done));
     const part = count === 1 ? "" : `-${zip + 1}-of-${count}`;
-    saveBlob(await downloadZip(files).blob(), `${fileStem(name)}${part}.zip`);
+    saveBlob(await downloadZip(files).blob(), `${fileStem(isOfSeveral ? runName(name) : name)}${part}.zip`);
   }
 }
 

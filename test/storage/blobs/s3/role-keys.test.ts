@@ -94,7 +94,6 @@ beforeEach(async () => {
   // Nothing of the person who runs the tests, nor of the machine.
   vi.stubEnv("HOME", await tempDir());
   vi.stubEnv("AWS_EC2_METADATA_DISABLED", "true");
-  return () => void vi.unstubAllEnvs();
 });
 
 describe("the keys of a role", () => {
