@@ -20,8 +20,8 @@ let kept: File[] = [];
 export const PROMPT_FILE = /\.(jsonl|csv|tsv|txt)$/i;
 
 /**
- * From now on a file may be dropped anywhere: the drop area of the page takes it, and on a page that does not take it
- * the form for a new batch opens with it. A drop that holds no file says so. Text that is dragged into a field is left to the browser.
+ * From now on a file may be dropped anywhere: the drop area of the page takes it, and on a page that does not take it the form
+ * for a new batch opens with it. A drop that holds no file says so. Text that is dragged into a field is left to the browser.
  */
 export function takeDrops(): void {
   addEventListener("dragover", (event) => {
