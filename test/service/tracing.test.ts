@@ -59,6 +59,10 @@ async function serve(variables: Record<string, string>) {
   writeFileSync(join(cwd, "prompts.txt"), `${PROMPT}\n${PROMPT} by night\n`);
   const env = cleanEnvironment({ OPENAI_API_KEY: OPENAI_KEY, IMGBATCH_DATA: data, ...variables });
   const running = startNode([BIN, "serve", "--port", "0", "--config", "service.json"], { cwd, env });
+  let said = "";
+  running.child.stderr?.on("data", (chunk) => {
+    said += chunk;
+  });
   const { url } = JSON.parse(await running.line()) as { url: string };
   const { api_key: apiKey } = parseCredentials(readFileSync(join(data, "credentials.json"), "utf8"));
   const stop = async () => {
@@ -69,7 +73,7 @@ async function serve(variables: Record<string, string>) {
     runInProcess(["submit", "prompts.txt", "-o", "out", "--model", "painter", "--data", data, ...more], {
       cwd,
     });
-  return { fake, url, apiKey, stop, submit };
+  return { fake, url, apiKey, stop, submit, said: () => said };
 }
 
 describe("traces", () => {
@@ -136,7 +140,7 @@ describe("traces", () => {
   });
 
   it("[TRACE-3] a collector that is away neither fails nor delays anything, and is reported once", async () => {
-    const { fake, stop, submit } = await serve({
+    const { fake, stop, submit, said } = await serve({
       // Nothing listens there.
       OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "http://127.0.0.1:1/v1/traces",
       OTEL_LOG_LEVEL: "debug",
@@ -144,6 +148,7 @@ describe("traces", () => {
     });
     expect(await submit()).toMatchObject({ code: 0 });
     expect(fake.requests.filter(({ headers }) => headers.traceparent !== undefined)).not.toEqual([]);
+    await expect.poll(said).toContain("traces do not reach their collector");
     const { code, stderr } = await stop();
     expect(code).toBe(0);
     expect(stderr.match(/traces do not reach their collector/g)).toHaveLength(1);
