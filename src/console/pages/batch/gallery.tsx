@@ -9,6 +9,7 @@ import {
   useState,
 } from "react";
 import { isTerminal } from "../../../contract/statuses.ts";
+import { formatDuration } from "../../../kernel/durations.ts";
 import { compareImages, variantByPrompt } from "../../../prompts/comparison.ts";
 import { useKeys } from "../../parts/keys.tsx";
 import { Icon } from "../../parts/notes.tsx";
@@ -193,11 +194,12 @@ function TilePicture({ item, width }: TileProps) {
   return <RemotePicture path={path} sheet={sheet} alt="" size={images?.[0]} />;
 }
 
-/** `1024 × 1024 · $0.067`: what images of one prompt are compared by. */
-function factsOf({ images, cost, custom_id, batch }: PlacedItem): string {
+/** `1024 × 1024 · $0.067 · 4 s`: what images of one prompt are compared by. */
+function factsOf({ images, cost, took_ms, custom_id, batch }: PlacedItem): string {
   const [image] = images ?? [];
+  const time = took_ms === null ? [] : [formatDuration(took_ms)];
   const price = cost === null || batch.play_money ? [] : [usd(cost)];
-  return image ? [`${image.width} × ${image.height}`, ...price].join(" · ") : custom_id;
+  return image ? [`${image.width} × ${image.height}`, ...price, ...time].join(" · ") : custom_id;
 }
 
 /** Items whose prompts repeat with other options or models, row by row; null where there is nothing to compare. */
