@@ -8,10 +8,10 @@ import "./styles/forms.css";
 import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { createRoot } from "react-dom/client";
 import type { AccountObject } from "../contract/console-api.ts";
+import { PATHS } from "../contract/routes.ts";
 import { FREE_DRAWINGS } from "../kernel/money.ts";
-import { getAccount } from "./api/batches.ts";
 import { followChanges } from "./api/changes.ts";
-import { currentSession, onSession, type StoredSession, signIn, signOut } from "./api/request.ts";
+import { currentSession, fetchJson, onSession, type StoredSession, signIn, signOut } from "./api/request.ts";
 import { BatchPage } from "./pages/batch/batch-page.tsx";
 import { BatchesPage } from "./pages/batches.tsx";
 import { MoneyPage } from "./pages/money.tsx";
@@ -61,7 +61,11 @@ const LEADER_MS = 1500;
 
 function SignedIn({ session }: { session: StoredSession }) {
   const [isHelping, setHelping] = useState(false);
-  const account = useData("account", getAccount, (change) => change.kind === "account");
+  const account = useData(
+    "account",
+    (signal) => fetchJson<AccountObject>(PATHS.account, { signal }),
+    (change) => change.kind === "account",
+  );
   useEffect(() => {
     const stop = new AbortController();
     followChanges(session, stop.signal);

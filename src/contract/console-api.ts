@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { toSeconds } from "../kernel/durations.ts";
 import { microsToNumber } from "../kernel/money.ts";
 import { listOf } from "./batch-api.ts";
 import { BATCH_STATUSES } from "./statuses.ts";
@@ -158,7 +159,7 @@ export function providerObject(facts: ProviderFacts): OverviewObject["providers"
     ...stateView(ofAll),
     models: ofModels.map((trouble) => ({ model: trouble.model, ...stateView(trouble) })),
     play_money: isPlay,
-    last_success_at: secondsOrNull(total.lastSuccessMs),
+    last_success_at: toSeconds(total.lastSuccessMs),
     last_hour: sumsView(lastHour),
     total: sumsView(total),
     ...(jobs && { jobs: { at_work: jobs.atWork } }),
@@ -174,7 +175,7 @@ export function stateOf(
 }
 
 function stateView(trouble: Trouble | undefined) {
-  const until = secondsOrNull(trouble?.untilMs ?? null);
+  const until = toSeconds(trouble?.untilMs ?? null);
   return {
     state: stateOf(trouble),
     until,
@@ -183,8 +184,6 @@ function stateView(trouble: Trouble | undefined) {
     said: trouble?.said ?? null,
   };
 }
-
-const secondsOrNull = (ms: number | null) => (ms === null ? null : Math.floor(ms / 1000));
 
 function sumsView(sums: Sums) {
   const { requests, images, errors, maybePaidTwice, billedMicroUsd, costMicroUsd } = sums;

@@ -18,23 +18,9 @@ export const JOB_DIRECTIVES = [
   "line-twice",
   "lines-shuffled",
 ] as const;
-type JobDirective = (typeof JOB_DIRECTIVES)[number];
 
 /** The longest time that a job can be stuck, in ms: a day. */
 const MAX_STUCK_MS = 24 * 3_600_000;
-
-/** Returns the directives for jobs in a prompt. Only `job-stuck` has a value: the text behind its colon. */
-export function jobDirectivesOf(prompt: string): ReadonlyMap<JobDirective, string> {
-  const found = new Map<JobDirective, string>();
-  if (!prompt.includes("[[")) return found;
-  // A value without brackets ends at the next one: the time does not grow with the square of the length.
-  for (const [, name = "", value] of prompt.matchAll(/\[\[\s*([a-z-]+)\s*(?::([^[\]]*))?\]\]/g)) {
-    const directive = JOB_DIRECTIVES.find((known) => known === name);
-    const isWellFormed = (directive === "job-stuck") === (value !== undefined);
-    if (directive && isWellFormed) found.set(directive, value?.trim() ?? "");
-  }
-  return found;
-}
 
 /** Returns how long a job is stuck, in ms. Null for a text that is no time up to a day. */
 export function stuckMs(value: string): number | null {

@@ -1,5 +1,4 @@
 import { EventEmitter } from "node:events";
-import { dropControls } from "../kernel/text.ts";
 
 const SHOW_CURSOR = "\x1b[?25h";
 const HIDE_CURSOR = "\x1b[?25l";
@@ -73,4 +72,13 @@ export class FrameStream extends EventEmitter {
     if (text !== SHOW_CURSOR && text !== HIDE_CURSOR) this.#onFrame(dropControls(text));
     return true;
   }
+}
+
+/** All control characters but line breaks and the sequences for colours. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for.
+const FRAME_CONTROLS = /(\n|\x1b\[[\d;]*m)|[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
+
+/** Removes all control characters but line breaks and colours. For a frame of the live view, which is laid out already. */
+function dropControls(frame: string): string {
+  return frame.replace(FRAME_CONTROLS, "$1");
 }

@@ -7,16 +7,15 @@ import {
   keepInView,
   layoutOf,
   mergeBatches,
-  nameOf,
   selectedBatch,
   visibleBatches,
 } from "./lists.ts";
+import type { Intent } from "./model.ts";
 import {
   type Change,
   type DashboardEvent,
   type DashboardState,
   type Key,
-  type Pressed,
   type Question,
   SORTS,
 } from "./state.ts";
@@ -31,6 +30,12 @@ export function reduce(state: DashboardState, event: DashboardEvent): Pressed {
     return { state: keepInView(pressed.state), intent: pressed.intent };
   }
   return { state: reduceChanges(state, [event]), intent: null };
+}
+
+/** The result of a key press: the new state, and the person's request if there is one. */
+interface Pressed {
+  state: DashboardState;
+  intent: Intent | null;
 }
 
 /** Returns the state after many changes. It scrolls the lists only once, at the end. */
@@ -106,21 +111,6 @@ function answerQuestion(state: DashboardState, question: Question, key: Key): Pr
   if (kind === "delete" && letter === "r")
     return { state: answered, intent: { type: "delete-record", batchId } };
   return { state: answered, intent: null };
-}
-
-/** The text of the question, with the keys that answer it. */
-export function wordsOf(state: DashboardState, question: Question): string {
-  const row = question.batchId === null ? undefined : state.batches.get(question.batchId);
-  const name = row === undefined ? "this batch" : nameOf(row);
-  if (question.kind === "cancel") {
-    const bill = row?.isPlay ? "" : " and are billed";
-    return `Cancel? y yes, any other key no. Finished images of “${name}” stay${bill}.`;
-  }
-  if (question.kind === "delete") {
-    return `Delete? o image files, r record, any other key nothing. It is “${name}”.`;
-  }
-  const left = [...state.batches.values()].filter((batch) => !batch.isDone).length;
-  return `Quit? y yes, any other key no. ${left} ${left === 1 ? "batch goes" : "batches go"} on at the next start.`;
 }
 
 function withQuestion(state: DashboardState, question: Question | null): Pressed {

@@ -1,6 +1,6 @@
 import type { Batch } from "../client/answers.ts";
 import type { LogLevel, LogLine, RequestLine } from "../contract/activity.ts";
-import type { Abilities, BatchDetail, Fact, Intent, Picture, ServiceFacts, Vitals } from "./model.ts";
+import type { Abilities, BatchDetail, Fact, Picture, ServiceFacts, Vitals } from "./model.ts";
 
 /** A pressed key, by its meaning. `char` is any printable text. */
 export type Key =
@@ -63,12 +63,6 @@ export interface DashboardState {
   detail: BatchDetail | null;
   picture: Picture | null;
   view: ViewState;
-}
-
-/** The result of a key press: the new state, and the person's request if there is one. */
-export interface Pressed {
-  state: DashboardState;
-  intent: Intent | null;
 }
 
 export function initialState(start: {

@@ -34,31 +34,39 @@ export function programWords(
       /[\\/]bin[\\/]imgbatch\.cjs$/.test(script) && isWithin(dirname(dirname(script)), directory);
     return isCheckout ? ["node", relative(directory, script)] : ["imgbatch"];
   }
-  const given = givenToNpx(home).map((each) => seenFrom(directory, each, cwd));
-  const [one] = given;
-  if (given.length > 1) return ["npx", ...given.map((each) => `--package=${each}`), "imgbatch"];
-  if (one !== undefined && !(isAbsolute(one) && isWithin(one, directory))) return ["npx", one];
-  if (one !== undefined || isWithin(home, directory)) return ["npx", "imgbatch"];
+  const given = givenToNpx(home);
+  if (given !== null && !(isAbsolute(given) && isWithin(given, directory)))
+    return ["npx", seenFrom(directory, given, cwd)];
+  if (given !== null || isWithin(home, directory)) return ["npx", "imgbatch"];
   return [isLink === undefined ? "imgbatch" : script];
 }
 
-/** The packages that npx was told to fetch into this directory of its cache. Empty for any other directory. */
-function givenToNpx(home: string): string[] {
-  if (basename(dirname(home)) !== "_npx") return [];
+/**
+ * What npx was told to fetch into this directory of its cache: a name, a path of a file or, absolute, of a directory. Null
+ * for any other directory. Up to version 10, npm keeps only where that lies.
+ */
+function givenToNpx(home: string): string | null {
+  if (basename(dirname(home)) !== "_npx") return null;
   try {
-    const { packages } = JSON.parse(readFileSync(join(home, "package.json"), "utf8"))._npx;
-    // An address may hold a password.
-    const isPublic = (each: unknown) => typeof each === "string" && !/:\/\/[^/]*@|[?#]/.test(each);
-    return packages.every(isPublic) ? packages : [];
+    const { _npx, dependencies } = JSON.parse(readFileSync(join(home, "package.json"), "utf8"));
+    const [only, more] = _npx?.packages ?? [];
+    const place: string = dependencies.imgbatch;
+    if (only !== undefined && more === undefined) return hasSecret(only) ? null : only;
+    if (place.startsWith("file:")) return resolve(home, place.slice("file:".length));
+    return /^[\^~\d]/.test(place) ? "imgbatch" : hasSecret(place) ? null : place;
   } catch {
-    return [];
+    return null;
   }
 }
 
-/** A package that npx was given in one directory, for another one: the file has another relative path there. */
+/** An address may hold a password. */
+const hasSecret = (given: string) => /:\/\/[^/]*@|[?#]/.test(given);
+
+/** A package that npx was given in one directory, for another one. npx runs a file with an absolute path in place of fetching it. */
 function seenFrom(directory: string, given: string, cwd: string): string {
-  if (directory === cwd || !(given.startsWith(".") || /^[^:]*\.tgz$/.test(given)) || isAbsolute(given))
-    return given;
+  const isFile = /\.(tgz|tar\.gz|tar)$/.test(given) && (isAbsolute(given) || !given.includes(":"));
+  const isRelative = !isAbsolute(given) && (isFile || given.startsWith("."));
+  if (isRelative ? directory === cwd : !isFile) return given;
   const path = relative(directory, resolve(cwd, given));
   return path.startsWith(".") ? path : `./${path}`;
 }

@@ -25,3 +25,8 @@ export function clockTime(ms: number): string {
   const at = new Date(ms);
   return [at.getHours(), at.getMinutes(), at.getSeconds()].map((n) => String(n).padStart(2, "0")).join(":");
 }
+
+/** Returns a time since 1970 in whole seconds, as the APIs write it. Null stays null. */
+export function toSeconds<Ms extends number | null>(ms: Ms): Ms {
+  return (ms === null ? null : Math.floor(ms / 1000)) as Ms;
+}

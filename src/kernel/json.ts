@@ -9,7 +9,7 @@ export function fieldsOf(value: unknown): Record<string, unknown> | null {
 }
 
 /** As `Map.groupBy`, which Node 20 has not. */
-export function groupBy<T, Key>(values: readonly T[], keyOf: (value: T) => Key): Map<Key, T[]> {
+export function groupBy<T, Key>(values: Iterable<T>, keyOf: (value: T) => Key): Map<Key, T[]> {
   const groups = new Map<Key, T[]>();
   for (const value of values) {
     const key = keyOf(value);

@@ -52,9 +52,6 @@ export function hasUnstorableText(text: string): boolean {
 const CONTROLS = /[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
 /** Those of them that JSON does not escape. */
 const JSON_CONTROLS = /[\x7f-\x9f\p{Bidi_Control}\u2028\u2029]/gu;
-/** All of them but line breaks and the sequences for colours. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for.
-const FRAME_CONTROLS = /(\n|\x1b\[[\d;]*m)|[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
 
 /** Turns control characters into visible escapes (`\x1b`, `\u202e`), except those in `kept`. For terminals and logs. */
 export function escapeControls(text: string, kept = ""): string {
@@ -71,11 +68,6 @@ function escaped(c: string): string {
 /** Writes every control character of a JSON text as `\uXXXX`. The value stays the same. */
 export function escapeJsonControls(json: string): string {
   return json.replace(JSON_CONTROLS, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
-}
-
-/** Removes all control characters but line breaks and colours. For a frame of the live view, which is laid out already. */
-export function dropControls(frame: string): string {
-  return frame.replace(FRAME_CONTROLS, "$1");
 }
 
 /** `10 MiB`, `1000 bytes`: whole mebibytes where the number is one. */

@@ -60,7 +60,7 @@ export interface Variant {
 }
 
 /** The most images of a run. */
-export const MOST_IMAGES = 100_000;
+const MOST_IMAGES = 100_000;
 const MOST_NAME_CHARS = 80;
 const MOST_STEM_CHARS = 100;
 const MOST_PART_CHARS = 40;

@@ -7,7 +7,7 @@ import { watchKey } from "../kernel/hide-keys.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { fieldsOf } from "../kernel/json.ts";
 import { type Preset, presetOf } from "./catalogue/catalogue.ts";
-import type { AdapterDeps } from "./upstream/adapter.ts";
+import { type AdapterDeps, credentialHeaders } from "./upstream/adapter.ts";
 import { ambiguous } from "./upstream/classify.ts";
 import { listAt, textAt, valueAt } from "./upstream/error-facts.ts";
 import { UpstreamHttp } from "./upstream/http.ts";
@@ -71,12 +71,12 @@ export async function readVendorList(
       trouble: "unreachable",
     });
   const limit = { clock: deps.clock, ms: LIST_SECONDS * 1000, late };
-  const models = await withTimeLimit(limit, signal, (inTime) =>
-    readPages(source, list, headersOf(entry, key), inTime),
-  ).catch((error) => {
-    signal.throwIfAborted();
-    throw withoutSecrets(error);
-  });
+  const models = await withTimeLimit(limit, signal, (inTime) => readPages(source, list, inTime)).catch(
+    (error) => {
+      signal.throwIfAborted();
+      throw withoutSecrets(error);
+    },
+  );
   // Without the file the vendor is asked again next time.
   await makeDirectory(cacheDirectory, 0o700)
     .then(() => writeFileDurably(file, JSON.stringify({ at_ms: nowMs, models }), { mode: 0o600 }))
@@ -111,25 +111,17 @@ function keyOf(entry: UpstreamEntry, secret: AdapterDeps["secret"]): string | nu
   return variable === null ? null : secret(variable);
 }
 
-function headersOf(entry: UpstreamEntry, key: string | null): Record<string, string> {
-  if (key === null) return {};
-  if ("keyHeader" in entry) return { [entry.keyHeader]: key };
-  return "auth" in entry && entry.auth !== "bearer"
-    ? { [entry.auth]: key }
-    : { authorization: `Bearer ${key}` };
-}
-
 type ListRules = NonNullable<Preset["list"]>;
 
 async function readPages(
   { entry, deps }: ListSource,
   list: ListRules,
-  headers: Record<string, string>,
   signal: AbortSignal,
 ): Promise<ListedModel[]> {
   const baseUrl = "baseUrl" in entry ? entry.baseUrl : "";
   const { name } = entry;
   const http = new UpstreamHttp({ name, baseUrl, concurrency: 1 }, deps);
+  const headers = credentialHeaders(entry, deps);
   const models = new Map<string, ListedModel>();
   const marks = new Set<string>();
   try {

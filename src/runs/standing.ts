@@ -119,14 +119,6 @@ export function repairsOf(lines: readonly Outcome[]): Repair[] {
 /** The most failed images with which a run still counts as successful: a number, or a share of all. */
 export type Allowance = { count: number } | { share: number };
 
-/** Reads `3` or `5%`; null when it is neither. */
-export function parseAllowance(text: string): Allowance | null {
-  const [, digits, percent] = /^(\d+(?:\.\d+)?)(%?)$/.exec(text.trim()) ?? [];
-  const value = Number(digits);
-  if (digits === undefined || (percent === "%" ? value > 100 : !Number.isInteger(value))) return null;
-  return percent === "%" ? { share: value / 100 } : { count: value };
-}
-
 function countStandings(lines: readonly Outcome[]): Record<Standing, number> {
   const counts = { here: 0, failed: 0, refused: 0, later: 0, lost: 0 };
   for (const line of lines) counts[standingOf(line)]++;

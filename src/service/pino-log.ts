@@ -7,7 +7,7 @@ import type { Log } from "../kernel/log.ts";
 import { escapeControls, escapeJsonControls } from "../kernel/text.ts";
 
 export const LOG_LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
-export type LogLevel = (typeof LOG_LEVELS)[number];
+type LogLevel = (typeof LOG_LEVELS)[number];
 
 /**
  * A log on a stream: a JSON object a line, or (`forPeople`) a readable line. Nothing is buffered. An API key is cut out

@@ -23,26 +23,46 @@ it("[CLI-4] names the program as it was started, for a directory where that star
   expect(programName()).toBe("imgbatch");
 });
 
-it.each([
-  { given: ["./imgbatch-0.1.0.tgz"], here: "npx ./imgbatch-0.1.0.tgz", below: "npx ../imgbatch-0.1.0.tgz" },
-  { given: ["imgbatch-0.1.0.tgz"], here: "npx imgbatch-0.1.0.tgz", below: "npx ../imgbatch-0.1.0.tgz" },
-  { given: ["imgbatch@0.1.0"], here: "npx imgbatch@0.1.0", below: "npx imgbatch@0.1.0" },
-  { given: ["/home/me"], here: "npx imgbatch", below: "npx imgbatch" },
-  { given: ["/home/checkout"], here: "npx /home/checkout", below: "npx /home/checkout" },
-  { given: ["sharp", "./i.tgz"], here: "npx --package=sharp --package=./i.tgz imgbatch", below: null },
-])("[CLI-4] names what npx was given: $given", async ({ given, here, below }) => {
+/** A directory of the cache of npx. */
+async function cacheOf(facts: object): Promise<string> {
   const home = join(await tempDir(), "_npx", "0123456789abcdef");
   await mkdir(home, { recursive: true });
-  await writeFile(join(home, "package.json"), JSON.stringify({ _npx: { packages: given } }));
-  const words = (directory: string) => programWords(directory, join(home, LINK), "/home/me").join(" ");
-  expect(words("/home/me")).toBe(here);
-  if (below !== null) expect(words("/home/me/site")).toBe(below);
+  await writeFile(join(home, "package.json"), JSON.stringify(facts));
+  return home;
+}
+
+const given = (...packages: string[]) => ({ dependencies: { imgbatch: "^0.1.0" }, _npx: { packages } });
+/** What npm 10 keeps. */
+const from = (place: string) => ({ dependencies: { imgbatch: place } });
+
+it.each([
+  { facts: given("./imgbatch.tgz"), here: "./imgbatch.tgz", below: "../imgbatch.tgz" },
+  { facts: given("imgbatch.tgz"), here: "imgbatch.tgz", below: "../imgbatch.tgz" },
+  { facts: given("imgbatch@0.1.0"), here: "imgbatch@0.1.0", below: "imgbatch@0.1.0" },
+  { facts: given("/home/me"), here: "imgbatch", below: "imgbatch" },
+  { facts: given("/home/checkout"), here: "/home/checkout", below: "/home/checkout" },
+  { facts: given("sharp", "imgbatch"), here: "imgbatch", below: "imgbatch" },
+  { facts: from("file:/home/me/imgbatch.tgz"), here: "./imgbatch.tgz", below: "../imgbatch.tgz" },
+  { facts: from("file:/home/me"), here: "imgbatch", below: "imgbatch" },
+  { facts: from("^0.1.0"), here: "imgbatch", below: "imgbatch" },
+  {
+    facts: from("https://x.test/imgbatch.tgz"),
+    here: "https://x.test/imgbatch.tgz",
+    below: "https://x.test/imgbatch.tgz",
+  },
+])("[CLI-4] names what npx was given: $facts", async ({ facts, here, below }) => {
+  const script = join(await cacheOf(facts), LINK);
+  const words = (directory: string) => programWords(directory, script, "/home/me");
+  expect([words("/home/me"), words("/home/me/site")]).toEqual([
+    ["npx", here],
+    ["npx", below],
+  ]);
 });
 
 it("[CLI-4] repeats no address that may hold a password", async () => {
-  const home = join(await tempDir(), "_npx", "0123456789abcdef");
-  await mkdir(home, { recursive: true });
-  const packages = ["https://me:secret@example.com/imgbatch.tgz"];
-  await writeFile(join(home, "package.json"), JSON.stringify({ _npx: { packages } }));
-  expect(programWords("/home/me", join(home, LINK), "/home/me")).toEqual([join(home, LINK)]);
+  const address = "https://me:secret@example.com/imgbatch.tgz";
+  for (const facts of [given(address), from(address)]) {
+    const script = join(await cacheOf(facts), LINK);
+    expect(programWords("/home/me", script, "/home/me")).toEqual([script]);
+  }
 });

@@ -2,6 +2,7 @@ import { loadConfig } from "../../config/load.ts";
 import type { Config } from "../../config/schema.ts";
 import { isProceduralOnly } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { toSeconds } from "../../kernel/durations.ts";
 import { amountText, formatUsd, microsToNumber, parseUsd } from "../../kernel/money.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { type Account, DEFAULT_ACCOUNT, type Key } from "../../service/admin.ts";
@@ -10,7 +11,7 @@ import { configChoice } from "../connect/service-config.ts";
 import { textOption, timeSpan } from "../options.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
-import { formatMoment, oneOf, toSeconds, unknownAccount, withAdmin, wrongArgument } from "./admin-data.ts";
+import { formatMoment, oneOf, unknownAccount, withAdmin, wrongArgument } from "./admin-data.ts";
 
 const keyId = { name: "<id>", description: "the id of a key, as `imgbatch admin keys list` shows it" };
 const accountName = { name: "<name>", description: "the name of the account" };

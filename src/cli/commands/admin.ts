@@ -4,6 +4,7 @@ import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
+import { toSeconds } from "../../kernel/durations.ts";
 import { amountText, formatUsd, microsToNumber } from "../../kernel/money.ts";
 import { counted, formatBytes } from "../../kernel/text.ts";
 import type { Admin, LedgerLine, UsageLine } from "../../service/admin.ts";
@@ -16,14 +17,7 @@ import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { resolveTarget } from "../targets.ts";
 import { accountCommands } from "./admin-accounts.ts";
-import {
-  costDifference,
-  formatMoment,
-  toSeconds,
-  unknownAccount,
-  withAdmin,
-  wrongArgument,
-} from "./admin-data.ts";
+import { costDifference, formatMoment, unknownAccount, withAdmin, wrongArgument } from "./admin-data.ts";
 import { storageOptions } from "./shared-options.ts";
 
 const accountOption: OptionSpec = {

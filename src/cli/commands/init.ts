@@ -76,7 +76,6 @@ async function run({
         : isPipeline && upstream !== null
           ? [`${submit} --upstream ${upstream.name} --dry-run`]
           : [`${submit} --dry-run`, submit];
-  const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
   const { keyVariable = null } = upstream ?? {};
   const secret = keyVariable === null ? "" : `your key as the secret ${keyVariable}, and `;
   const settings = `give the pipeline ${secret}the variable IMGBATCH_PACKAGE, as its file says`;
@@ -85,11 +84,9 @@ async function run({
   const first = isPipeline ? settings : isOnly("kubernetes") ? PLACES : (preparation ?? null);
   if (first !== null) output.note(`first: ${first}`);
   output.note("next:");
-  for (const line of [...enter, ...next]) output.note(`  ${line}`);
-  return {
-    json: { directory: dir, written, kept, first, next: [...enter, ...next] },
-    lines: written,
-  };
+  if (dir !== resolve(cwd)) next.unshift(`cd ${shellWord(named)}`);
+  for (const line of next) output.note(`  ${line}`);
+  return { json: { directory: dir, written, kept, first, next }, lines: written };
 }
 
 /** Throws `USAGE` if a file has the name of the directory or of a parent directory. */
@@ -242,8 +239,9 @@ function withMcpServer(before: string, dir: string): string | null {
   const servers = fieldsOf(mcpServers);
   if (fieldsOf(file) === null || servers === null || "imgbatch" in servers) return null;
   const [command, ...words] = programWords(dir);
-  // Nobody can answer npx. A name that is gone from here is not looked up in the registry, where anybody may own it.
-  const answer = command === "npx" ? [words[0] === "imgbatch" ? "--no" : "--yes"] : [];
+  // Nobody can answer npx. It may fetch again what it has fetched, and never what was installed here and is gone.
+  const isFetched = /[\\/]_npx[\\/]/.test(process.argv[1] ?? "");
+  const answer = command === "npx" ? [isFetched ? "--yes" : "--no"] : [];
   // Without --max-cost: the person who adds it agrees to the total.
   const imgbatch = { command, args: [...answer, ...words, "mcp"] };
   return `${JSON.stringify({ ...others, mcpServers: { ...servers, imgbatch } }, null, 2)}\n`;

@@ -2,7 +2,7 @@ import { VENDOR_NAMES } from "../../config/vendors.ts";
 import type { ExitName } from "../../contract/errors.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";
 import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
-import { parseAllowance } from "../../runs/standing.ts";
+import type { Allowance } from "../../runs/standing.ts";
 import {
   flagOption,
   type OptionSpec,
@@ -107,6 +107,14 @@ export function readRunOptions(options: TypedOptions) {
     unitCostMicroUsd: usdOption(options, "unitCost"),
     cancelOnInterrupt: flagOption(options, "cancelOnInterrupt"),
   };
+}
+
+/** Reads `3` or `5%`; null when it is neither. */
+function parseAllowance(text: string): Allowance | null {
+  const [, digits, percent] = /^(\d+(?:\.\d+)?)(%?)$/.exec(text.trim()) ?? [];
+  const value = Number(digits);
+  if (digits === undefined || (percent === "%" ? value > 100 : !Number.isInteger(value))) return null;
+  return percent === "%" ? { share: value / 100 } : { count: value };
 }
 
 /** The exits of a command that sends requests to the service. */

@@ -5,18 +5,12 @@ import type {
   ItemObject,
   ListEnvelope,
 } from "../../contract/batch-api.ts";
-import type {
-  AccountObject,
-  ConsoleBody,
-  LedgerEntryObject,
-  OverviewObject,
-  UsageObject,
-} from "../../contract/console-api.ts";
+import type { LedgerEntryObject } from "../../contract/console-api.ts";
 import type { NativeBody } from "../../contract/native-api.ts";
 import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER, PATHS, routes } from "../../contract/routes.ts";
 import { microsToDecimal, numberToMicros } from "../../kernel/money.ts";
 import { bytesOf } from "./files.ts";
-import { ApiError, fetchJson, send } from "./request.ts";
+import { ApiError, fetchJson } from "./request.ts";
 
 type ItemList = ListEnvelope<ItemObject>;
 
@@ -61,11 +55,6 @@ export function listBatches(
   return readPages<BatchObject>(routes.batches, query, { pages, signal });
 }
 
-/** A batch with its retries. */
-export function getBatch(id: string, signal: AbortSignal): Promise<BatchObject> {
-  return fetchJson(`${routes.batch(id)}?include=retries`, { signal });
-}
-
 /** A page of the items in request order, with prompt, references and facts of the images. */
 export function listItems(id: string, cursor: string | null, signal: AbortSignal): Promise<ItemList> {
   const query = new URLSearchParams({
@@ -99,45 +88,9 @@ export function retryBatch(id: string, customIds: string[], consent: Consent): P
   });
 }
 
-export async function cancelBatch(id: string): Promise<void> {
-  await send(routes.cancel(id), { method: "POST" });
-}
-
-export async function deleteOutputs(id: string): Promise<void> {
-  await send(routes.outputs(id), { method: "DELETE" });
-}
-
-/** Deletes the images of one item. */
-export async function deleteImages(id: string, customId: string): Promise<void> {
-  await send(routes.content(id, customId), { method: "DELETE" });
-}
-
-export async function deleteRecord(id: string): Promise<void> {
-  await send(routes.batch(id), { method: "DELETE" });
-}
-
-/** A link to the ZIP with all images, for the browser to follow once. */
-export async function zipLink(id: string): Promise<string> {
-  return (await fetchJson<ConsoleBody<"Ticket">>(routes.ticket(id), { method: "POST" })).url;
-}
-
-export function getAccount(signal: AbortSignal): Promise<AccountObject> {
-  return fetchJson(PATHS.account, { signal });
-}
-
-/** The payments of the key in the last 30 days, by day and model. */
-export async function getUsage(signal: AbortSignal): Promise<UsageObject[]> {
-  return (await fetchJson<ListEnvelope<UsageObject>>(PATHS.usage, { signal })).data;
-}
-
 /** The first pages of the movements of money, the newest first. */
 export function getLedger(pages: number, signal: AbortSignal) {
   return readPages<LedgerEntryObject>(PATHS.ledger, new URLSearchParams(), { pages, signal });
-}
-
-/** The whole service; for its owner only. */
-export function getOverview(signal: AbortSignal): Promise<OverviewObject> {
-  return fetchJson(PATHS.consoleService, { signal });
 }
 
 /** The agreement of a person to one request. */
@@ -155,11 +108,6 @@ function consentHeaders({ idempotencyKey, maxCost }: Consent): Record<string, st
     // A product of prices has more digits than an amount may have.
     ...(maxCost === null ? {} : { [MAX_COST_HEADER]: microsToDecimal(numberToMicros(maxCost)) }),
   };
-}
-
-export async function realtimeModels(signal: AbortSignal): Promise<NativeBody<"NativeModel">[]> {
-  return (await fetchJson<NativeBody<"NativeModelList">>(`${routes.nativeModels}?pageSize=1000`, { signal }))
-    .models;
 }
 
 /** Makes one image now. Throws `ApiError`, also for an answer without an image (`NO_IMAGE`). */

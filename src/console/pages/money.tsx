@@ -1,9 +1,11 @@
 import { useState } from "react";
+import type { ListEnvelope } from "../../contract/batch-api.ts";
 import type { LedgerEntryObject, UsageObject } from "../../contract/console-api.ts";
+import { PATHS } from "../../contract/routes.ts";
 import { groupBy } from "../../kernel/json.ts";
 import { FREE_DRAWINGS } from "../../kernel/money.ts";
-import { getLedger, getUsage } from "../api/batches.ts";
-import { signOut } from "../api/request.ts";
+import { getLedger } from "../api/batches.ts";
+import { fetchJson, signOut } from "../api/request.ts";
 import { ScrollingTable } from "../parts/keys.tsx";
 import { ErrorNote, Icon } from "../parts/notes.tsx";
 import { hrefOf } from "../parts/route.ts";
@@ -220,7 +222,11 @@ export function MoneyPage() {
   const isPlay = account !== null && isPlayOnly(account);
   const balance = account && balanceOf(account);
   const held = (account?.real_money ?? account)?.held ?? 0;
-  const usage = useData("usage", getUsage, (change) => change.kind === "account");
+  const usage = useData(
+    "usage",
+    async (signal) => (await fetchJson<ListEnvelope<UsageObject>>(PATHS.usage, { signal })).data,
+    (change) => change.kind === "account",
+  );
   return (
     <>
       <div className="page-head">

@@ -10,10 +10,11 @@ import {
   useState,
 } from "react";
 import type { NativeBody } from "../../contract/native-api.ts";
+import { routes } from "../../contract/routes.ts";
 import { counted } from "../../kernel/text.ts";
-import { generateImage, realtimeModels } from "../api/batches.ts";
+import { generateImage } from "../api/batches.ts";
 import { base64Of, copyImage, type ReferenceFile, readReference, saveBlob } from "../api/files.ts";
-import { randomId } from "../api/request.ts";
+import { fetchJson, randomId } from "../api/request.ts";
 import { DropArea, ReferenceList } from "../parts/drop-area.tsx";
 import { announce, EmptyNote, ErrorNote, Icon } from "../parts/notes.tsx";
 import { costOf, usd } from "../parts/status.tsx";
@@ -187,7 +188,10 @@ const MOST_REFERENCES = 14;
 
 /** Makes one image at once. */
 export function OneImagePage() {
-  const models = useData("realtime models", realtimeModels);
+  const models = useData("realtime models", async (signal) => {
+    const path = `${routes.nativeModels}?pageSize=1000`;
+    return (await fetchJson<NativeBody<"NativeModelList">>(path, { signal })).models;
+  });
   const limits = useLimits();
   const { shots, make } = useShots();
   const last = shots[0]?.request;

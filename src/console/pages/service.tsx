@@ -1,9 +1,10 @@
 import { useEffect } from "react";
 import type { OverviewObject } from "../../contract/console-api.ts";
+import { PATHS } from "../../contract/routes.ts";
 import { reasonText, saidLines } from "../../contract/waiting.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { formatSize } from "../../kernel/text.ts";
-import { getOverview } from "../api/batches.ts";
+import { fetchJson } from "../api/request.ts";
 import { ScrollingTable } from "../parts/keys.tsx";
 import { ErrorNote } from "../parts/notes.tsx";
 import { ago, costOf, count, StatusBadge, Sums, statusWord, until } from "../parts/status.tsx";
@@ -88,7 +89,9 @@ const READ_EVERY_MS = 3000;
 
 /** The whole service: for the person at its machine. */
 export function ServicePage() {
-  const overview = useData("overview", getOverview);
+  const overview = useData("overview", (signal) =>
+    fetchJson<OverviewObject>(PATHS.consoleService, { signal }),
+  );
   const { reload } = overview;
   useEffect(() => {
     const timer = setInterval(() => {

@@ -1,8 +1,8 @@
 import { Text } from "ink";
 import type { ReactNode } from "react";
 import { escapeControls } from "../../kernel/text.ts";
-import { wordsOf } from "../reduce.ts";
-import type { DashboardState } from "../state.ts";
+import { nameOf } from "../lists.ts";
+import type { DashboardState, Question } from "../state.ts";
 
 /** One line of the screen. It never wraps; its end is cut off. */
 export function Line({ children }: { children: ReactNode }) {
@@ -75,6 +75,21 @@ export function Footer({ state }: { state: DashboardState }) {
       ))}
     </Line>
   );
+}
+
+/** The text of the question, with the keys that answer it. */
+function wordsOf(state: DashboardState, question: Question): string {
+  const row = question.batchId === null ? undefined : state.batches.get(question.batchId);
+  const name = row === undefined ? "this batch" : nameOf(row);
+  if (question.kind === "cancel") {
+    const bill = row?.isPlay ? "" : " and are billed";
+    return `Cancel? y yes, any other key no. Finished images of “${name}” stay${bill}.`;
+  }
+  if (question.kind === "delete") {
+    return `Delete? o image files, r record, any other key nothing. It is “${name}”.`;
+  }
+  const left = [...state.batches.values()].filter((batch) => !batch.isDone).length;
+  return `Quit? y yes, any other key no. ${left} ${left === 1 ? "batch goes" : "batches go"} on at the next start.`;
 }
 
 type KeyHint = readonly [key: string, what: string];

@@ -8,7 +8,7 @@ import type { GeneratedImages, ImageRequest } from "../../domain/ports/image-pro
 import { linkSignals } from "../../kernel/signals.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { type Leftovers, MARK, startGuard } from "../../processes/guard.ts";
-import { type AdapterDeps, refuseStoredReferences, type UpstreamAdapter } from "../upstream/adapter.ts";
+import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { AnswerImages, withImages } from "../upstream/answer-images.ts";
 import { readAnswer } from "./answer.ts";
 import { cannotStart, runProgram } from "./run-program.ts";
@@ -36,7 +36,6 @@ export function createCommandAdapter(entry: EntryOf<"command">, deps: AdapterDep
 
   const call = async (request: ImageRequest, signal: AbortSignal, onSent: () => void) => {
     signal.throwIfAborted();
-    refuseStoredReferences(request);
     const folder = await makeWorkFolder(request);
     const left: Leftovers = { mark: randomUUID(), directory: folder.path };
     try {

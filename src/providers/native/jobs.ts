@@ -6,10 +6,9 @@ import {
   ProviderError,
   type UpstreamJob,
 } from "../../domain/ports/image-provider.ts";
-import { headersOf } from "../../http/transport.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { presetOf } from "../catalogue/catalogue.ts";
-import { type AdapterDeps, refuseStoredReferences } from "../upstream/adapter.ts";
+import { type AdapterDeps, credentialHeaders } from "../upstream/adapter.ts";
 import type { ImagesJson } from "../upstream/answer-images.ts";
 import { ambiguous, answerError } from "../upstream/classify.ts";
 import { countAt, listAt, oneLine, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
@@ -24,19 +23,15 @@ const PAGE = 50;
 
 /** Talks to the vendor's files and batch jobs, at half the price, or to another imgbatch. */
 export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: AdapterDeps): JobAdapter {
-  const { name, apiVersion, keyHeader, apiKeyEnv } = entry;
+  const { name, apiVersion } = entry;
   const http = new UpstreamHttp(entry, deps);
-  const key = apiKeyEnv === null ? null : deps.secret(apiKeyEnv);
-  const headers = key === null ? {} : { [keyHeader]: key };
+  const headers = credentialHeaders(entry, deps);
   const preset = presetOf(entry)?.name ?? null;
   const at = (resource: string) => `/${apiVersion}/${resource.split("/").map(encodeURIComponent).join("/")}`;
-  const operation = (resource: string, signal: AbortSignal) =>
-    http.json({ method: "GET", path: at(resource), headers, shows: ["name"] }, signal);
-  const takesSeed = seedRule(http, { ...deps, preset, key });
+  const takesSeed = seedRule(http, entry, deps);
   const linesOf = async (items: readonly JobItem[], signal: AbortSignal) => {
     const lines: object[] = [];
     for (const { key, request } of items) {
-      refuseStoredReferences(request);
       const hasSeed = await takesSeed(request, signal);
       lines.push({ key, request: generateContentBody(request, preset, hasSeed) });
     }
@@ -68,14 +63,11 @@ export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: A
       const jobs = listAt(page, "operations").flatMap((each) => readOperation(name, each) ?? []);
       return { jobs, next: textAt(page, "nextPageToken") ?? textAt(page, "next_page_token") };
     },
-    async poll(resource, signal) {
-      const job = readOperation(name, await operation(resource, signal));
-      if (job === null) throw ambiguous(name, "HTTP 200 that shows no job", 200);
-      return job;
-    },
-    async outputs(resource, signal) {
-      const shown = await operation(resource, signal);
-      return readOperation(name, shown)?.state === "running" ? null : outputFilesOf(shown);
+    async show(resource, signal) {
+      const path = at(resource);
+      const operation = await http.json({ method: "GET", path, headers, shows: ["name"] }, signal);
+      const job = readOperation(name, operation);
+      return job && { job, files: outputFilesOf(operation) };
     },
     async *read(file, signal) {
       const path = `${at(file)}:download?alt=media`;
@@ -138,7 +130,7 @@ function stateOf(operation: unknown): JobState {
 }
 
 /** Returns the file with the results; none when there are none. */
-export function outputFilesOf(operation: unknown): ResultFile[] {
+function outputFilesOf(operation: unknown): ResultFile[] {
   const outputs = [valueAt(operation, "metadata", "output"), valueAt(operation, "response")];
   const names = outputs.flatMap((output) => [
     textAt(output, "responsesFile"),
@@ -180,7 +172,7 @@ const HTTP_STATUSES: Readonly<Record<number, number>> = {
 };
 
 /** Reads a line of a result file: a response or an error for a key. */
-export function readResult(name: string, { value: line, decode }: ImagesJson, nowMs: number): JobResult {
+function readResult(name: string, { value: line, decode }: ImagesJson, nowMs: number): JobResult {
   const key = textAt(line, "key") ?? textAt(line, "metadata", "key");
   if (key === null) return { unreadable: "a line without a key" };
   const error = valueAt(line, "error");
@@ -197,11 +189,7 @@ function lineError(name: string, error: unknown, nowMs: number): ProviderError {
   const code = valueAt(error, "code");
   const isHttp = typeof code === "number" && code >= 400 && code < 600;
   const status = isHttp ? code : (HTTP_STATUSES[Number(code)] ?? (code === undefined ? 200 : 500));
-  return answerError(
-    name,
-    { status, headers: headersOf({}), body: { error }, isHtml: false, asked: "" },
-    nowMs,
-  );
+  return answerError(name, { status, body: { error } }, nowMs);
 }
 
 const CHUNK_BYTES = 8 * 1024 * 1024;
@@ -224,7 +212,7 @@ interface Target {
  * Uploads a file in chunks (the vendor's resumable protocol) and returns its name. A chunk that may not have arrived is
  * sent again at its place. Rejects with `ProviderError`.
  */
-export async function uploadFile(
+async function uploadFile(
   target: Target,
   { label, body }: { label: string; body: RequestBody },
   signal: AbortSignal,

@@ -11,12 +11,12 @@ import {
 import { unlessAborted } from "../../kernel/signals.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
-import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
+import { type AdapterDeps, credentialHeaders, type UpstreamAdapter } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { countAt, listAt, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
-import { credentialHeaders, jsonBody, ReferenceText } from "../upstream/request-body.ts";
+import { jsonBody, ReferenceText } from "../upstream/request-body.ts";
 
 /** Requests name no image type: the real vendor refuses the field for it. */
 export const NATIVE_TAKES: Capabilities = {
@@ -42,16 +42,20 @@ const LIST_EVERY_MS = 60_000;
  */
 export function seedRule(
   http: UpstreamHttp,
-  { clock, preset, key }: Pick<AdapterDeps, "clock"> & { preset: string | null; key: string | null },
+  entry: EntryOf<"native" | "native-batch">,
+  deps: AdapterDeps,
 ): (request: ImageRequest, signal: AbortSignal) => Promise<boolean> {
-  const call = { method: "GET", path: PATHS.batchModels, headers: credentialHeaders("bearer", key) } as const;
+  const { name, apiKeyEnv } = entry;
+  const headers = credentialHeaders({ name, apiKeyEnv }, deps);
+  const call = { method: "GET", path: PATHS.batchModels, headers } as const;
+  const preset = presetOf(entry)?.name ?? null;
   let list: Promise<unknown> = Promise.resolve(null);
   let endsMs = Number.NEGATIVE_INFINITY;
   return async ({ model, asked, outputIndex }, signal) => {
     if (asked?.seed != null) return true;
     if (preset !== null) return modelFacts(preset, model)?.seed === true;
     if (outputIndex === 0) return false;
-    const nowMs = clock.monotonicMs();
+    const nowMs = deps.clock.monotonicMs();
     if (nowMs >= endsMs) {
       endsMs = nowMs + LIST_EVERY_MS;
       list = http.json(call, AbortSignal.timeout(LIST_MS)).catch(() => null);
@@ -145,19 +149,15 @@ function usageOf(answer: unknown): UpstreamUsage | null {
 
 /** Talks to the vendor's own `generateContent`, or to another imgbatch. */
 export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps): UpstreamAdapter {
-  const { name, apiVersion, keyHeader, apiKeyEnv } = entry;
+  const { name, apiVersion } = entry;
   const http = new UpstreamHttp(entry, deps);
-  const key = apiKeyEnv === null ? null : deps.secret(apiKeyEnv);
-  const headers = key === null ? {} : { [keyHeader]: key };
+  const headers = credentialHeaders(entry, deps);
   const preset = presetOf(entry)?.name ?? null;
-  const takesSeed = seedRule(http, { ...deps, preset, key });
+  const takesSeed = seedRule(http, entry, deps);
   return {
     address: `${http.baseUrl}/${apiVersion}`,
     takes: NATIVE_TAKES,
     async generate(request, signal, onSent, onAnswered) {
-      if (request.storedReferences.length > 0) {
-        throw new ProviderError("INVALID_ARGUMENT", `${name} takes no references by storage address.`);
-      }
       const path = `/${apiVersion}/${modelPath(request.model)}:generateContent`;
       const hasSeed = await takesSeed(request, signal);
       const body = jsonBody(generateContentBody(request, preset, hasSeed));

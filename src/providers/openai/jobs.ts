@@ -6,15 +6,14 @@ import {
   ProviderError,
   type UpstreamJob,
 } from "../../domain/ports/image-provider.ts";
-import { headersOf } from "../../http/transport.ts";
 import { presetOf } from "../catalogue/catalogue.ts";
-import { type AdapterDeps, refuseStoredReferences } from "../upstream/adapter.ts";
+import { type AdapterDeps, credentialHeaders } from "../upstream/adapter.ts";
 import type { ImagesJson } from "../upstream/answer-images.ts";
 import { ambiguous, answerError } from "../upstream/classify.ts";
 import { countAt, listAt, oneLine, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { type JobAdapter, jobWords, type ResultFile } from "../upstream/job-provider.ts";
-import { credentialHeaders, dataUrlOf, formBody, jsonBody, jsonLinesBody } from "../upstream/request-body.ts";
+import { dataUrlOf, formBody, jsonBody, jsonLinesBody } from "../upstream/request-body.ts";
 import { resultLines } from "../upstream/result-lines.ts";
 import { imageFields, MAX_REFERENCES, readImages } from "./provider.ts";
 
@@ -28,15 +27,12 @@ const EXPIRY = { "expires_after[anchor]": "created_at", "expires_after[seconds]"
 
 /** Talks to OpenAI's files and batch jobs for images, at half the price. */
 export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: AdapterDeps): JobAdapter {
-  const { name, auth, extra, apiKeyEnv } = entry;
+  const { name, extra } = entry;
   const http = new UpstreamHttp(entry, deps);
   const rules = { ...FIELDS, extra, preset: presetOf(entry)?.name ?? null };
-  const headers = credentialHeaders(auth, apiKeyEnv === null ? null : deps.secret(apiKeyEnv));
+  const headers = credentialHeaders(entry, deps);
   const at = (collection: string, id: string) => `/${collection}/${encodeURIComponent(id)}`;
-  const batch = (id: string, signal: AbortSignal) =>
-    http.json({ method: "GET", path: at("batches", id), headers }, signal);
   const lineOf = ({ key, request }: JobItem) => {
-    refuseStoredReferences(request);
     const images = request.references.map((image) => ({ image_url: dataUrlOf(image) }));
     const mask = request.mask && { image_url: dataUrlOf(request.mask) };
     const body = {
@@ -88,14 +84,10 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
       const last = textAt(page, "last_id") ?? jobs.at(-1)?.name ?? null;
       return { jobs, next: valueAt(page, "has_more") === true ? last : null };
     },
-    async poll(id, signal) {
-      const job = readBatch(name, await batch(id, signal));
-      if (job === null) throw ambiguous(name, "HTTP 200 that shows no job", 200);
-      return job;
-    },
-    async outputs(id, signal) {
-      const shown = await batch(id, signal);
-      return readBatch(name, shown)?.state === "running" ? null : outputFilesOf(shown);
+    async show(id, signal) {
+      const batch = await http.json({ method: "GET", path: at("batches", id), headers }, signal);
+      const job = readBatch(name, batch);
+      return job && { job, files: outputFilesOf(batch) };
     },
     async *read(file, signal) {
       const path = `${at("files", file)}/content`;
@@ -130,7 +122,7 @@ const ENDS: Readonly<Record<string, Exclude<JobState, "running">>> = {
 };
 
 /** Reads a job of OpenAI's Batch API. Null when the value shows none. `provider` is named in what it says. */
-export function readBatch(provider: string, batch: unknown): UpstreamJob | null {
+function readBatch(provider: string, batch: unknown): UpstreamJob | null {
   const name = textAt(batch, "id");
   if (name === null || !ID.test(name)) return null;
   const word = textAt(batch, "status") ?? "";
@@ -152,7 +144,7 @@ export function readBatch(provider: string, batch: unknown): UpstreamJob | null 
 }
 
 /** Returns the files with results: successes, then errors. Either may be missing. */
-export function outputFilesOf(batch: unknown): ResultFile[] {
+function outputFilesOf(batch: unknown): ResultFile[] {
   return (["completed", "failed"] as const).flatMap((count) => {
     const id = textAt(batch, count === "completed" ? "output_file_id" : "error_file_id");
     const name = id !== null && ID.test(id) ? id : null;
@@ -163,7 +155,7 @@ export function outputFilesOf(batch: unknown): ResultFile[] {
 }
 
 /** Reads a line of a result file: a response with its status, or an error of the job, for a key. */
-export async function readResult(
+async function readResult(
   http: UpstreamHttp,
   { value: line, ...images }: ImagesJson,
   signal: AbortSignal,
@@ -176,7 +168,7 @@ export async function readResult(
   try {
     if (status === null) throw jobError(http.name, line);
     if (status < 200 || status >= 300 || valueAt(body, "error") !== undefined)
-      throw answerError(http.name, { status, headers: headersOf({}), body, isHtml: false, asked: "" }, nowMs);
+      throw answerError(http.name, { status, body }, nowMs);
     // An address in a result needs no key of ours.
     return { key, output: await readImages(http, { value: body, ...images }, {}, signal) };
   } catch (failure) {

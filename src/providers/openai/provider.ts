@@ -11,19 +11,13 @@ import {
 } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
-import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
+import { type AdapterDeps, credentialHeaders, type UpstreamAdapter } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { costOf, countAt, listAt, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
 import { fetchImage } from "../upstream/fetch-image.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
-import {
-  credentialHeaders,
-  dataUrlOf,
-  formBody,
-  jsonBody,
-  type RequestBody,
-} from "../upstream/request-body.ts";
+import { dataUrlOf, formBody, jsonBody, type RequestBody } from "../upstream/request-body.ts";
 
 /** The most references of one edit, as OpenAI documents it. */
 export const MAX_REFERENCES = 16;
@@ -170,10 +164,9 @@ const TICKS = 1e10;
 /** Talks to OpenAI Images, and to the services that speak it. */
 export function createOpenaiAdapter(configured: EntryOf<"openai">, deps: AdapterDeps): UpstreamAdapter {
   const entry = { ...configured, preset: presetOf(configured)?.name ?? null };
-  const { name, edits, apiKeyEnv } = entry;
+  const { name, edits } = entry;
   const http = new UpstreamHttp(entry, deps);
-  const key = apiKeyEnv === null ? null : deps.secret(apiKeyEnv);
-  const headers = credentialHeaders(entry.auth, key);
+  const headers = credentialHeaders(configured, deps);
   const maxReferences = edits === "none" ? 0 : MAX_REFERENCES;
   return {
     address: http.baseUrl,
@@ -185,9 +178,6 @@ export function createOpenaiAdapter(configured: EntryOf<"openai">, deps: Adapter
       options: carriedBy(entry),
     },
     async generate(request, signal, onSent, onAnswered) {
-      if (request.storedReferences.length > 0) {
-        throw new ProviderError("INVALID_ARGUMENT", `${name} takes no references by storage address.`);
-      }
       if (request.references.length > maxReferences) {
         const most = maxReferences === 0 ? "no" : `at most ${maxReferences}`;
         throw new ProviderError("INVALID_ARGUMENT", `${name} takes ${most} reference images.`);

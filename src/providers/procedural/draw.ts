@@ -18,7 +18,7 @@ const SOFTWARE = "imgbatch procedural (a drawing computed locally, not the outpu
 const IMAGE_STRIDE = 1000;
 
 /** A request, the text to draw for it, and the number of this picture among several (from 0). */
-export interface Drawing extends ImageRequest {
+interface Drawing extends ImageRequest {
   text: string;
   image: number;
   /** The version of the drawings. */
@@ -161,7 +161,7 @@ const TINTS: Record<string, Grade> = {
 };
 
 /** Returns the ink for the style and tint of a plan. */
-export function inkOf({ style, tint }: Plan, { roles }: Palette): Ink {
+function inkOf({ style, tint }: Plan, { roles }: Palette): Ink {
   const tinted = TINTS[tint] ?? ((color: Hex) => color);
   const plain = (fill: Grade): Ink => ({ fill, line: fill, edge: () => "" });
   const stroke = (color: Hex, width: number) =>

@@ -8,7 +8,7 @@ import {
 } from "../../domain/ports/image-provider.ts";
 import { isObject } from "../../kernel/json.ts";
 import { joinTurns, truncateCodePoints } from "../../kernel/text.ts";
-import { type AdapterDeps, refuseStoredReferences, type UpstreamAdapter } from "../upstream/adapter.ts";
+import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { upstreamWords } from "../upstream/error-facts.ts";
@@ -52,7 +52,6 @@ export function createSdapiAdapter(entry: EntryOf<"sdapi">, deps: AdapterDeps): 
       options: ["seed", "negativePrompt", "mask"],
     },
     generate: async (request, signal, onSent, onAnswered) => {
-      refuseStoredReferences(request);
       const asked = joinTurns(request.earlier ?? "", request.prompt);
       const mask = request.mask && (await paintedMask(request.mask));
       const body = jsonBody(bodyOf(entry, request, asked, mask));
@@ -166,7 +165,7 @@ const infoSchema = z.object({
  * Reads an answer of txt2img or img2img of the provider with this name. `seed` counts when the server names none. Throws
  * `ProviderError`.
  */
-export function readImages(
+function readImages(
   name: string,
   { value, decode }: Pick<ImagesJson, "value" | "decode">,
   seed: number,

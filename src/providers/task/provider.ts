@@ -10,13 +10,13 @@ import { timeLimit } from "../../kernel/clock.ts";
 import { backoffMs } from "../../kernel/pacing.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
-import { type AdapterDeps, refuseStoredReferences, type UpstreamAdapter } from "../upstream/adapter.ts";
+import { type AdapterDeps, credentialHeaders, type UpstreamAdapter } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { costOf, ownersWords, ownMatches, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
 import { fetchImage } from "../upstream/fetch-image.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
-import { credentialHeaders, dataUrlOf, jsonBody, ReferenceText } from "../upstream/request-body.ts";
+import { dataUrlOf, jsonBody, ReferenceText } from "../upstream/request-body.ts";
 
 type Entry = EntryOf<"task">;
 
@@ -45,10 +45,10 @@ const MAX_REFERENCES = 16;
 /** Makes images with an upstream that answers with a task, as its entry describes it. */
 export function createTaskAdapter(configured: Entry, deps: AdapterDeps): UpstreamAdapter {
   const entry = { ...configured, preset: presetOf(configured)?.name ?? null };
-  const { name, apiKeyEnv, states, baseUrl } = entry;
+  const { name, states, baseUrl } = entry;
   const { clock } = deps;
   const http = new UpstreamHttp(entry, deps);
-  const headers = credentialHeaders(entry.auth, apiKeyEnv === null ? null : deps.secret(apiKeyEnv));
+  const headers = credentialHeaders(configured, deps);
   const shows = stepsOf(states.field);
   const takes = abilitiesOf(entry);
   const limitMs = entry.timeoutSeconds * 1000;
@@ -178,7 +178,6 @@ export function createTaskAdapter(configured: Entry, deps: AdapterDeps): Upstrea
     address: baseUrl,
     takes,
     async generate(request, signal, onSent) {
-      refuseStoredReferences(request);
       if (request.references.length > takes.maxReferences) {
         const most = takes.maxReferences === 0 ? "no" : `at most ${takes.maxReferences}`;
         throw new ProviderError("INVALID_ARGUMENT", `${name} takes ${most} reference images.`);

@@ -1,10 +1,5 @@
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
-import {
-  type Capabilities,
-  type GeneratedImages,
-  type ImageRequest,
-  ProviderError,
-} from "../../domain/ports/image-provider.ts";
+import type { Capabilities, GeneratedImages, ImageRequest } from "../../domain/ports/image-provider.ts";
 import type { Clock } from "../../kernel/clock.ts";
 
 /**
@@ -17,7 +12,7 @@ export interface UpstreamAdapter {
   takes: Capabilities;
   /**
    * Makes the images of one request. `request.model` is the id that the upstream knows, and `request.size` the pixels to
-   * ask for. Calls `onSent` and `onAnswered` like `ItemProvider`. Rejects with `ProviderError`, or with the signal's reason.
+   * ask for. No reference of it is kept elsewhere. Calls `onSent` and `onAnswered` like `ItemProvider`. Rejects with `ProviderError`, or with the signal's reason.
    */
   generate(
     request: ImageRequest,
@@ -39,10 +34,13 @@ export interface AdapterDeps {
   secret(name: string): string | null;
 }
 
-/** Throws `INVALID_ARGUMENT` for a reference that only its storage holds: most upstreams cannot read it there. */
-export function refuseStoredReferences({ storedReferences }: ImageRequest): void {
-  const [first] = storedReferences;
-  if (first === undefined) return;
-  const message = `This provider cannot read ${first.uri}: send the reference image itself.`;
-  throw new ProviderError("INVALID_ARGUMENT", message);
+/** The header that carries the key of an entry; none without a key. `auth`: "bearer", or the name of the header. */
+export function credentialHeaders(
+  entry: { name: string; apiKeyEnv?: string | null; keyHeader?: string; auth?: string },
+  { secret }: Pick<AdapterDeps, "secret">,
+): Readonly<Record<string, string>> {
+  const { apiKeyEnv = null, auth = "bearer", keyHeader = auth } = entry;
+  const key = apiKeyEnv === null ? null : secret(apiKeyEnv);
+  if (key === null) return {};
+  return keyHeader === "bearer" ? { authorization: `Bearer ${key}` } : { [keyHeader]: key };
 }

@@ -1,6 +1,6 @@
 import { type ItemErrorCode, isRefusalCode } from "../../contract/statuses.ts";
 import { ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
-import type { AnswerHeaders, ConnectionError } from "../../http/transport.ts";
+import { type AnswerHeaders, type ConnectionError, headersOf } from "../../http/transport.ts";
 import { PRIVATE_ADDRESS } from "./addresses.ts";
 import {
   announcedMs,
@@ -15,10 +15,11 @@ import {
 interface ErrorAnswer {
   /** As in the answer, even when its body is the error of a success. */
   status: number;
-  headers: Pick<AnswerHeaders, "get">;
+  /** Default: none. */
+  headers?: Pick<AnswerHeaders, "get">;
   /** The parsed body; undefined when it is not JSON. */
   body: unknown;
-  isHtml: boolean;
+  isHtml?: boolean;
   /** The caller's texts in the request, default none. An answer may repeat them, and they decide nothing. */
   asked?: string;
 }
@@ -141,7 +142,7 @@ export function answerError(name: string, answer: ErrorAnswer, nowMs: number): P
   const words = isFinal(verdict) ? upstreamWords(facts.message) : "";
   const isPerDay = facts.quotaIds.some((id) => id.includes("PerDay"));
   const limit = verdict !== "limited" ? null : isPerDay ? "per-day" : "short";
-  const { headers, asked = "" } = answer;
+  const { headers = headersOf({}), asked = "" } = answer;
   const { message, retryDelays: delays } = facts;
   return new ProviderError(
     codeOf(verdict, status),
@@ -190,7 +191,7 @@ function statusNamedBy({ status, codes }: ErrorFacts): number {
   return status ?? codes.map((code) => NAMED_STATUSES[code]).find((each) => each !== undefined) ?? 500;
 }
 
-function verdictOf(status: number, facts: ErrorFacts, { isHtml, asked = "" }: ErrorAnswer): Verdict {
+function verdictOf(status: number, facts: ErrorFacts, { isHtml = false, asked = "" }: ErrorAnswer): Verdict {
   const { codes, message } = facts;
   const says = (pattern: RegExp) => ownMatches(message, pattern, asked).length > 0;
   // The state that comes with every invalid request says nothing of the content.
@@ -224,7 +225,7 @@ function isRedirect(status: number): boolean {
 
 /** Our words about a redirect. The rest of the address may hold a secret, so only its host is shown. */
 function redirectWords(name: string, { status, headers }: ErrorAnswer): string {
-  const location = headers.get("location") ?? "";
+  const location = headers?.get("location") ?? "";
   const host = URL.canParse(location) ? new URL(location).host : "";
   const leads = host === "" ? "elsewhere" : `to ${upstreamWords(host)}`;
   return `${name} redirects ${leads}: configure the address that it leads to as \`baseUrl\` (HTTP ${status}).`;

@@ -35,8 +35,9 @@ export function asItemProvider(
     upstream: upstreamFacts(entry, adapter, deps),
     serves: (model) => modelFor(entry, model, model) !== null,
     generate: async (request, signal, onSent = () => {}, onAnswered = () => {}) => {
+      const fitting = requestFor(entry, request);
       await rate.wait(signal);
-      return makeInTime(entry, adapter, deps, request, signal, { onSent, onAnswered });
+      return makeInTime(entry, adapter, deps, fitting, signal, { onSent, onAnswered });
     },
     close: () => adapter.close(),
   };
@@ -79,6 +80,19 @@ export function modelFor({ models }: UpstreamEntry, requested: string, executed:
   return Object.hasOwn(models, requested) ? (models[requested] ?? null) : null;
 }
 
+/**
+ * Returns a request as an upstream can take it: in a size of its entry. Throws `ProviderError` `INVALID_ARGUMENT` for a
+ * reference that only its storage holds: most upstreams cannot read it there.
+ */
+export function requestFor({ sizes }: UpstreamEntry, request: ImageRequest): ImageRequest {
+  const [stored] = request.storedReferences;
+  if (stored !== undefined) {
+    const message = `This provider cannot read ${stored.uri}: send the reference image itself.`;
+    throw new ProviderError("INVALID_ARGUMENT", message);
+  }
+  return sizes === null ? request : { ...request, size: nearestSize(sizes, request.size) };
+}
+
 function makeInTime(
   entry: UpstreamEntry,
   adapter: UpstreamAdapter,
@@ -93,13 +107,12 @@ function makeInTime(
     new ProviderError("PROVIDER_TIMEOUT", `${entry.name} did not answer within ${seconds} s.`, {
       trouble: isSent ? "ambiguous" : "unreachable",
     });
-  const size = entry.sizes === null ? request.size : nearestSize(entry.sizes, request.size);
   const markSent = () => {
     isSent = true;
     onSent();
   };
   return withTimeLimit({ clock, ms: seconds * 1000, late }, signal, (inTime) =>
-    adapter.generate({ ...request, size }, inTime, markSent, onAnswered),
+    adapter.generate(request, inTime, markSent, onAnswered),
   ).catch((error) => {
     signal.throwIfAborted();
     throw withoutSecrets(error);
@@ -172,7 +185,7 @@ export async function withTimeLimit<T>(
 }
 
 /** Returns the size of the list (`WxH`, in pixels, not empty) that is nearest to a wanted one: by ratio, then by area. */
-export function nearestSize(sizes: readonly string[], wanted: SizePx): SizePx {
+function nearestSize(sizes: readonly string[], wanted: SizePx): SizePx {
   const distances = sizes.map((text) => {
     const [widthPx = 0, heightPx = 0] = text.split("x").map(Number);
     const size = { widthPx, heightPx };

@@ -13,8 +13,8 @@ import { ambiguous } from "./classify.ts";
 import { oneLine } from "./error-facts.ts";
 import {
   modelFor,
-  nearestSize,
   RequestRate,
+  requestFor,
   upstreamFacts,
   withoutSecrets,
   withTimeLimit,
@@ -43,14 +43,11 @@ export interface ResultFile {
 /** Translates between the port and one kind of upstream of jobs. Everything that all of them share is done around it. */
 export interface JobAdapter
   extends Pick<UpstreamAdapter, "address" | "takes" | "probe" | "close">,
-    Pick<
-      JobProvider,
-      "splitsReferences" | "lineBytes" | "upload" | "create" | "poll" | "cancel" | "discard"
-    > {
+    Pick<JobProvider, "splitsReferences" | "lineBytes" | "upload" | "create" | "cancel" | "discard"> {
   /** Returns a page of the jobs, newest first, and the mark of the next page; null behind the last one. */
   page(mark: string | null, signal: AbortSignal): Promise<JobPage>;
-  /** Returns the files with the results of an ended job; null when the upstream shows it before its end. */
-  outputs(name: string, signal: AbortSignal): Promise<readonly ResultFile[] | null>;
+  /** Returns a job as it is now, and the files with its results; null when the answer shows no job. */
+  show(name: string, signal: AbortSignal): Promise<{ job: UpstreamJob; files: readonly ResultFile[] } | null>;
   /** Yields the results of one file. */
   read(file: string, signal: AbortSignal): AsyncIterable<JobResult>;
 }
@@ -81,12 +78,12 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
     await rate.wait(signal);
     return inTime(signal, send, limit);
   };
-  const sized = (item: JobItem): JobItem => {
-    const { request } = item;
-    return entry.sizes === null
-      ? item
-      : { ...item, request: { ...request, size: nearestSize(entry.sizes, request.size) } };
+  const show = async (job: string, signal: AbortSignal) => {
+    const now = await call(signal, (limited) => adapter.show(job, limited));
+    if (now === null) throw ambiguous(name, "HTTP 200 that shows no job", 200);
+    return now;
   };
+  const fitting = ({ key, request }: JobItem): JobItem => ({ key, request: requestFor(entry, request) });
   return {
     kind: "job",
     name,
@@ -100,9 +97,9 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
     },
     splitsReferences: adapter.splitsReferences,
     serves: (model) => modelFor(entry, model, model) !== null,
-    lineBytes: (item) => adapter.lineBytes(sized(item)),
+    lineBytes: (item) => adapter.lineBytes(fitting(item)),
     upload: (jobId, items, signal) => {
-      const lines = items.map(sized);
+      const lines = items.map(fitting);
       return call(signal, (limited) => adapter.upload(jobId, lines, limited), UPLOAD_SECONDS);
     },
     waitForRate: (signal) => rate.wait(signal),
@@ -121,11 +118,11 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
       const what = seen.has(mark) ? "the same page of jobs again" : `more than ${MOST_PAGES} pages of jobs`;
       throw ambiguous(name, what, 200);
     },
-    poll: async (job, signal) => shown(await call(signal, (limited) => adapter.poll(job, limited))),
+    poll: async (job, signal) => shown((await show(job, signal)).job),
     async *results(job, signal) {
-      const files = await call(signal, (limited) => adapter.outputs(job, limited));
-      if (files === null) yield { endsEarly: "the upstream shows the job before its end" };
-      for (const file of files ?? [])
+      const { job: now, files } = await show(job, signal);
+      if (now.state === "running") yield { endsEarly: "the upstream shows the job before its end" };
+      for (const file of now.state === "running" ? [] : files)
         yield* counted(
           file,
           file.name === null ? none() : withHiddenSecrets(adapter.read(file.name, signal)),

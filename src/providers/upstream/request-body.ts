@@ -24,12 +24,6 @@ export interface UpstreamRequest {
   mayBeEmpty?: boolean;
 }
 
-/** The header that carries a key. `auth`: "bearer", or the name of the header. */
-export function credentialHeaders(auth: string, key: string | null): Readonly<Record<string, string>> {
-  if (key === null) return {};
-  return auth === "bearer" ? { authorization: `Bearer ${key}` } : { [auth]: key };
-}
-
 /** Stands in a JSON value for the Base64 of a reference. `before`: text in front of it, such as that of a data URL. */
 export class ReferenceText {
   readonly image: ReferenceImage;

@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { expandedCustomIds, isGeneratedId } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { canonicalJson } from "../../kernel/json.ts";
+import { canonicalJson, groupBy } from "../../kernel/json.ts";
 import { counted } from "../../kernel/text.ts";
 import { givenFields, type OptionFields, optionFields } from "../../prompts/options.ts";
 import { formatProblem } from "../../prompts/problems.ts";
@@ -156,16 +156,6 @@ function gapsIn<T>(items: readonly T[], anchorOf: (item: T) => OldItem | undefin
     (each) => each.place,
   );
   return new Map([...gaps].map(([key, group]) => [key, group.map(({ item }) => item)]));
-}
-
-function groupBy<T>(items: Iterable<T>, keyOf: (item: T) => string): Map<string, T[]> {
-  const groups = new Map<string, T[]>();
-  for (const item of items) {
-    const group = groups.get(keyOf(item));
-    if (group === undefined) groups.set(keyOf(item), [item]);
-    else group.push(item);
-  }
-  return groups;
 }
 
 function contentOfItem({ prompt, references, ...item }: PromptItem): string {

@@ -6,6 +6,7 @@ import type { Caller } from "../../domain/batches/create-batch.ts";
 import { costOf } from "../../domain/batches/create-batch.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { BatchRecord } from "../../domain/records.ts";
+import { toSeconds } from "../../kernel/durations.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 
@@ -16,9 +17,6 @@ export async function findBatch(stores: Stores, caller: Caller, id: unknown): Pr
   if (batch && isTheirs && batch.recordDeletedAtMs === null) return batch;
   throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND");
 }
-
-const seconds = (ms: number) => Math.floor(ms / 1000);
-const secondsOrNull = (ms: number | null) => (ms === null ? null : seconds(ms));
 
 /**
  * A batch as the API shows it. `waiting`: why its items cannot be made now. `jobs`: those at work upstream. `queuedBehind`:
@@ -49,12 +47,12 @@ function batchView(
     hold_amount: microsToNumber(batch.holdMicroUsd),
     actual_cost: batch.actualMicroUsd === null ? null : microsToNumber(batch.actualMicroUsd),
     play_money: batch.price.isPlay === true,
-    created_at: seconds(batch.createdAtMs),
-    submitted_at: seconds(batch.submittedAtMs),
-    settled_at: secondsOrNull(batch.settledAtMs),
-    downloaded_at: secondsOrNull(batch.downloadedAtMs),
-    output_deleted_at: secondsOrNull(batch.outputDeletedAtMs),
-    expires_at: secondsOrNull(batch.outputsExpireAtMs),
+    created_at: toSeconds(batch.createdAtMs),
+    submitted_at: toSeconds(batch.submittedAtMs),
+    settled_at: toSeconds(batch.settledAtMs),
+    downloaded_at: toSeconds(batch.downloadedAtMs),
+    output_deleted_at: toSeconds(batch.outputDeletedAtMs),
+    expires_at: toSeconds(batch.outputsExpireAtMs),
     error: batch.error,
     source: batch.source,
     waiting: waiting && {
@@ -65,7 +63,7 @@ function batchView(
     },
     queued_behind: queuedBehind,
     ...(isInJobs ? { in_jobs: true } : {}),
-    upstream_jobs: jobs.map(({ createdAtMs, ...job }) => ({ ...job, created_at: seconds(createdAtMs) })),
+    upstream_jobs: jobs.map(({ createdAtMs, ...job }) => ({ ...job, created_at: toSeconds(createdAtMs) })),
   };
 }
 

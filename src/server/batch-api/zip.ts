@@ -1,5 +1,4 @@
 import type { RequestHandler } from "express";
-
 import type { ConsoleBody } from "../../contract/console-api.ts";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { PATHS, routes } from "../../contract/routes.ts";
@@ -8,6 +7,7 @@ import { activeKey } from "../../domain/accounts.ts";
 import { nameImages, planBatchZip, type ZipImage } from "../../domain/downloads/zip.ts";
 import type { ListedItem } from "../../domain/ports/batches.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
+import { toSeconds } from "../../kernel/durations.ts";
 import { safeFileName } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { bearerErrors, callerOf, requireBatchGroup } from "../http/authenticate.ts";
@@ -24,7 +24,7 @@ function buildManifest(batch: BatchRecord, images: readonly ZipImage[]) {
     batch_id: batch.id,
     model: batch.model,
     task_name: batch.taskName,
-    created_at: Math.floor(batch.createdAtMs / 1000),
+    created_at: toSeconds(batch.createdAtMs),
     item_count: batch.itemCount,
     success_count: batch.successCount,
     fail_count: batch.failCount,
@@ -163,7 +163,7 @@ export const zipOperations: readonly Operation[] = [
       const view: ConsoleBody<"Ticket"> = {
         object: "download.ticket",
         url,
-        expires_at: Math.floor(expiresAtMs / 1000),
+        expires_at: toSeconds(expiresAtMs),
       };
       response.setHeader("Cache-Control", "no-store");
       response.json(view);

@@ -6,6 +6,7 @@ import { PATHS } from "../../contract/routes.ts";
 import { payingAccounts } from "../../domain/accounts.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
 import type { AccountRecord, LedgerEntry } from "../../domain/records.ts";
+import { toSeconds } from "../../kernel/durations.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import { authenticate, bearerErrors, bearerToken, callerOf, keyOfCredential } from "../http/authenticate.ts";
@@ -69,7 +70,7 @@ function entryView(
     play_money: isPlay,
     batch_id: name === null ? null : batchId,
     batch_name: name,
-    created_at: Math.floor(entry.createdAtMs / 1000),
+    created_at: toSeconds(entry.createdAtMs),
   };
 }
 

@@ -6,6 +6,7 @@ import { PATHS } from "../../contract/routes.ts";
 import { activeKey, authenticate as authenticateKey } from "../../domain/accounts.ts";
 import type { Feed } from "../../domain/feed.ts";
 import { reportProviders, splitTroubles } from "../../domain/health/calls.ts";
+import { toSeconds } from "../../kernel/durations.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import { authenticate, authenticateBy, bearerErrors, bearerToken, callerOf } from "../http/authenticate.ts";
@@ -36,7 +37,7 @@ function overview(deps: ApiDeps) {
     const view: OverviewObject = {
       object: "service.overview",
       data_directory: facts.dataDirectory,
-      started_at: Math.floor(facts.startedAtMs / 1000),
+      started_at: toSeconds(facts.startedAtMs),
       disk_free_bytes: await deps.freeDiskBytes().catch(() => null),
       queue: { running, waiting: Math.max(0, pending - running), concurrency: slots, paused: isPaused },
       money: await moneyOfAll(deps),
@@ -147,7 +148,7 @@ const signingIn: Surface = {
           const view: ConsoleBody<"Session"> = {
             object: "console.session",
             token,
-            expires_at: Math.floor(expiresAtMs / 1000),
+            expires_at: toSeconds(expiresAtMs),
           };
           response.setHeader("Cache-Control", "no-store");
           response.json(view);
@@ -180,7 +181,7 @@ const signedIn: Surface = {
         const view: ConsoleBody<"SignInCode"> = {
           object: "console.code",
           code,
-          expires_at: Math.floor(expiresAtMs / 1000),
+          expires_at: toSeconds(expiresAtMs),
         };
         response.setHeader("Cache-Control", "no-store");
         response.json(view);

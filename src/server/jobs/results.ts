@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { jobDirectivesOf, stuckMs } from "../../contract/job-directives.ts";
+import { JOB_DIRECTIVES, stuckMs } from "../../contract/job-directives.ts";
 import { type BatchStatus, type ItemError, isTerminal } from "../../contract/statuses.ts";
 import type { Piece } from "../../domain/downloads/piece-stream.ts";
 import type { Line } from "../../domain/jobs/take-in.ts";
@@ -31,6 +31,21 @@ export function simulation({ upstream }: Pick<BatchRecord, "upstream">, clock: C
     const wait = waitMs === null ? {} : { notBeforeMs: clock.nowMs() + waitMs };
     return isPartial ? { key: line.key, ...wait, error: LEFT_OUT } : { ...line, ...wait };
   };
+}
+
+type JobDirective = (typeof JOB_DIRECTIVES)[number];
+
+/** Returns the directives for jobs in a prompt. Only `job-stuck` has a value: the text behind its colon. */
+function jobDirectivesOf(prompt: string): ReadonlyMap<JobDirective, string> {
+  const found = new Map<JobDirective, string>();
+  if (!prompt.includes("[[")) return found;
+  // A value without brackets ends at the next one: the time does not grow with the square of the length.
+  for (const [, name = "", value] of prompt.matchAll(/\[\[\s*([a-z-]+)\s*(?::([^[\]]*))?\]\]/g)) {
+    const directive = JOB_DIRECTIVES.find((known) => known === name);
+    const isWellFormed = (directive === "job-stuck") === (value !== undefined);
+    if (directive && isWellFormed) found.set(directive, value?.trim() ?? "");
+  }
+  return found;
 }
 
 /** Whether the results of a job do not have this item, because the job ended before it. */

@@ -13,6 +13,7 @@ import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Repositories, Transaction } from "../../domain/ports/stores.ts";
 import type { BatchError, BatchRecord } from "../../domain/records.ts";
+import { toSeconds } from "../../kernel/durations.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { isObject } from "../../kernel/json.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -57,7 +58,7 @@ function batchView(batch: BatchRecord, { status, error }: JobProgress): OpenaiBo
   const state = status === "queued" && !hasItems(batch) ? "validating" : STATES[status];
   const { createdAtMs, inputReadAtMs, endedAtMs, input, itemCount, successCount, failCount } = batch;
   const endedAs = (wanted: OpenaiBody<"OpenaiBatch">["status"]) =>
-    state === wanted ? secondsOf(endedAtMs) : null;
+    state === wanted ? toSeconds(endedAtMs) : null;
   return {
     id: `batch_${numberOf(batch)}`,
     object: "batch",
@@ -69,8 +70,8 @@ function batchView(batch: BatchRecord, { status, error }: JobProgress): OpenaiBo
     status: state,
     output_file_id: resultIdOf(outputs, batch),
     error_file_id: resultIdOf(errors, batch),
-    created_at: Math.floor(createdAtMs / 1000),
-    in_progress_at: secondsOf(inputReadAtMs),
+    created_at: toSeconds(createdAtMs),
+    in_progress_at: toSeconds(inputReadAtMs),
     expires_at: null,
     finalizing_at: endedAs("completed"),
     completed_at: endedAs("completed"),
@@ -89,8 +90,6 @@ function errorsOf(error: BatchError | null): OpenaiBody<"OpenaiBatch">["errors"]
   const message = error?.message ?? "The batch failed.";
   return { object: "list", data: [{ code, message, param: null, line: null }] };
 }
-
-const secondsOf = (ms: number | null) => (ms === null ? null : Math.floor(ms / 1000));
 
 const outputs: ResultFile = {
   prefix: "output-",

@@ -3,6 +3,7 @@ import { FILE_PURPOSES, type OpenaiBody, uploadFieldsSchema } from "../../contra
 import { PATHS } from "../../contract/routes.ts";
 import type { Upload } from "../../domain/files/uploads.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
+import { toSeconds } from "../../kernel/durations.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import { headerKey } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument } from "../http/errors.ts";
@@ -12,8 +13,6 @@ import type { Operation, Surface } from "../operation.ts";
 import { type Part, readParts, textOf } from "../request-body/multipart.ts";
 import { removeResult } from "./batches.ts";
 import { openaiErrorStyle } from "./images.ts";
-
-const secondsOf = (ms: number) => Math.floor(ms / 1000);
 
 /** A file as OpenAI's API shows it. Those of the vendor's API have no purpose of their own. */
 function fileView(file: FileRecord): OpenaiBody<"OpenaiFile"> {
@@ -42,8 +41,8 @@ function view(
     id,
     object: "file",
     bytes: sizeBytes,
-    created_at: secondsOf(createdAtMs),
-    ...(expiresAtMs === null ? {} : { expires_at: secondsOf(expiresAtMs) }),
+    created_at: toSeconds(createdAtMs),
+    ...(expiresAtMs === null ? {} : { expires_at: toSeconds(expiresAtMs) }),
     filename,
     purpose,
     status: "processed",

@@ -88,16 +88,6 @@ describe("the input of a program", () => {
     const known = /^(PATH|HOME|TMPDIR|LANG|LANGUAGE|LC_[A-Z]+|MY_KEY|IMGBATCH_EXEC)$/;
     expect(Object.keys(seen).filter((name) => !known.test(name) && !name.startsWith("__"))).toEqual([]);
   });
-
-  it("[COMMAND-1] a reference that only its storage holds is refused, and nothing is started", async () => {
-    const { generate, told } = await programmed(`tell("seen", true)`);
-    const stored = [{ uri: "gs://bucket/a.png", mimeType: "image/png" as const }];
-    expect(await providerError(generate({ storedReferences: stored }))).toMatchObject({
-      code: "INVALID_ARGUMENT",
-      message: expect.stringContaining("gs://bucket/a.png"),
-    });
-    expect(told("seen")).toBeNull();
-  });
 });
 
 describe("the answer of a program", () => {

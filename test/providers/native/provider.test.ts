@@ -103,19 +103,14 @@ describe("the native protocol", () => {
     expect(JSON.parse(server.seen[0]?.text ?? "").generationConfig.seed ?? null).toBe(expected);
   });
 
-  it("cannot be asked for a type or for references in a storage", async () => {
+  it("cannot be asked for a type", async () => {
     const server = await scriptedServer();
-    const adapter = connect(server.url);
-    expect(adapter.takes).toEqual({
+    expect(connect(server.url).takes).toEqual({
       maxReferences: 14,
       ratios: "any",
       tiers: "any",
       options: ["seed"],
     });
-    const storedReferences = [{ uri: "gs://bucket/x.png", mimeType: "image/png" as const }];
-    const error = await providerError(adapter.generate(imageRequest({ storedReferences }), never, () => {}));
-    expect(error).toMatchObject({ code: "INVALID_ARGUMENT", trouble: null, retryable: false });
-    expect(server.seen).toHaveLength(0);
   });
 
   it("keeps every image but interim ones, with version and tokens", async () => {

@@ -193,11 +193,9 @@ describe("a request in the form of OpenAI Images", () => {
   it("sends no more references than the entry takes", async () => {
     const server = await scriptedServer();
     expect(connect(server, { edits: "none" }).takes.maxReferences).toBe(0);
-    const storedReferences = [{ uri: "gs://b/x.png", mimeType: "image/png" as const }];
     for (const error of [
       await failure(server, { edits: "none" }, { references: [reference(PNG)] }),
       await failure(server, {}, { references: Array(17).fill(reference(PNG)) }),
-      await failure(server, {}, { storedReferences }),
     ]) {
       expect(error).toMatchObject({ code: "INVALID_ARGUMENT", trouble: null, retryable: false });
     }
@@ -282,6 +280,17 @@ describe("an answer in the form of OpenAI Images", () => {
     for (const wrong of [{ cost: -1 }, { cost: "free" }, { cost: 1e300 }, { input_tokens: 1.5 }, 7, null]) {
       expect(await usageOf(wrong)).toBeNull();
     }
+  });
+
+  it("is not asked with a reference that only its storage holds", async () => {
+    const server = await scriptedServer();
+    const provider = closing(asItemProvider(entryAt(server.url), connect(server), deps));
+    const storedReferences = [{ uri: "gs://b/x.png", mimeType: "image/png" as const }];
+    await expect(provider.generate(imageRequest({ storedReferences }), never)).rejects.toMatchObject({
+      ...{ code: "INVALID_ARGUMENT", trouble: null, retryable: false },
+      message: expect.stringContaining("gs://b/x.png"),
+    });
+    expect(server.seen).toHaveLength(0);
   });
 
   it("notes a prompt that was rewritten, and images that could not be fetched", async () => {

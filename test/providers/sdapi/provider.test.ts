@@ -75,11 +75,6 @@ it("the first reference goes to img2img; others are noted", async () => {
   expect(lines()).toEqual(["POST /sdapi/v1/img2img"]);
   expect(body()).toMatchObject({ init_images: [BASE64], denoising_strength: 0.4 });
   expect(notes).toEqual(["Only the first reference image was used."]);
-  const stored = [{ uri: "gs://bucket/a.png", mimeType: "image/png" as const }];
-  expect(await providerError(generate({ storedReferences: stored }))).toMatchObject({
-    code: "INVALID_ARGUMENT",
-  });
-  expect(lines()).toHaveLength(1);
 });
 
 it("[OPT-6] an item's negative prompt wins over that of the entry", async () => {

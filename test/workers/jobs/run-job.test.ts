@@ -303,39 +303,31 @@ describe("an upstream of jobs with a trouble", () => {
     for (const item of await service.items(id)) expect(item.notes.join()).toContain(MARK);
   });
 
-  it("is looked through once for a job that exists although it said that it takes none", async () => {
-    const { clock, upstream } = paidUpstream({ name: "vendor" });
-    let refusals = 1;
-    upstream.afterCreate = () => {
-      if (refusals-- > 0) throw answerError("vendor", overloaded(503), clock.nowMs());
-    };
-    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
-    expect(await passToEnd(clock, MINUTE_MS, service, id)).toMatchObject({
-      status: "completed",
-      success_count: 2,
-    });
-    expect([upstream.jobs.size, upstream.cancelled]).toEqual([1, []]);
-    expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([1]);
-    for (const item of await service.items(id)) expect(JSON.stringify(item)).not.toContain(MARK);
-  });
-
-  it("is looked through for such a job also after a restart", async () => {
-    const { clock, upstream } = paidUpstream({ name: "vendor" });
-    upstream.afterCreate = () => {
-      throw answerError("vendor", overloaded(503), clock.nowMs());
-    };
-    const { service: first, id } = await startWith({ clock, upstream }, { count: 2 });
-    await expect
-      .poll(async () => (await first.batch(id)).waiting)
-      .toMatchObject({ code: "PROVIDER_FAILING" });
-    await first.close(0);
-    const { service: second } = await startWith({ clock, upstream }, { data: first.data });
-    expect(await passToEnd(clock, MINUTE_MS, second, id)).toMatchObject({
-      status: "completed",
-      success_count: 2,
-    });
-    expect(upstream.jobs.size).toBe(1);
-  });
+  it.each(["before", "after"])(
+    "is looked through once for a job that exists although it said that it takes none (%s a restart)",
+    async (when) => {
+      const { clock, upstream } = paidUpstream({ name: "vendor" });
+      let refusals = 1;
+      upstream.afterCreate = () => {
+        if (refusals-- > 0) throw answerError("vendor", overloaded(503), clock.nowMs());
+      };
+      let { service, id } = await startWith({ clock, upstream }, { count: 2 });
+      if (when === "after") {
+        const { data } = service;
+        const waiting = async () => (await service.batch(id)).waiting;
+        await expect.poll(waiting).toMatchObject({ code: "PROVIDER_FAILING" });
+        await service.close(0);
+        ({ service } = await startWith({ clock, upstream }, { data }));
+      }
+      expect(await passToEnd(clock, MINUTE_MS, service, id)).toMatchObject({
+        status: "completed",
+        success_count: 2,
+      });
+      expect([upstream.jobs.size, upstream.cancelled]).toEqual([1, []]);
+      expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([1]);
+      expect(JSON.stringify(await service.items(id))).not.toContain(MARK);
+    },
+  );
 
   it("and lists such a job late has it stopped", async () => {
     const { clock, upstream } = paidUpstream({ name: "vendor" });

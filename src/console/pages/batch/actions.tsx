@@ -1,23 +1,16 @@
 import { useEffect, useMemo, useState } from "react";
 import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
+import type { ConsoleBody } from "../../../contract/console-api.ts";
 import { routes } from "../../../contract/routes.ts";
 import { isRefusalCode, isTerminal } from "../../../contract/statuses.ts";
 import { groupBy } from "../../../kernel/json.ts";
 import { FREE_DRAWINGS, microsToNumber } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import type { Options } from "../../../prompts/options.ts";
-import {
-  batchModels,
-  cancelBatch,
-  deleteImages,
-  deleteOutputs,
-  deleteRecord,
-  retryBatch,
-  zipLink,
-} from "../../api/batches.ts";
+import { batchModels, retryBatch } from "../../api/batches.ts";
 import { saveLink } from "../../api/files.ts";
 import { imagePrice } from "../../api/models.ts";
-import { randomId, urlOf } from "../../api/request.ts";
+import { fetchJson, randomId, send, urlOf } from "../../api/request.ts";
 import { ConfirmDialog } from "../../parts/dialog.tsx";
 import { announce, Icon } from "../../parts/notes.tsx";
 import { go, hrefOf } from "../../parts/route.ts";
@@ -127,8 +120,8 @@ function DeleteDialog(props: {
       isDangerous
       onClose={onClose}
       onConfirm={async () => {
-        if (outputs) for (const { id } of made) await deleteOutputs(id);
-        if (record) for (const { id } of batches) await deleteRecord(id);
+        if (outputs) for (const { id } of made) await send(routes.outputs(id), { method: "DELETE" });
+        if (record) for (const { id } of batches) await send(routes.batch(id), { method: "DELETE" });
         if (outputs || record) announce("Deleted.");
         if (record) go(hrefOf("batches"));
         else onChanged();
@@ -204,7 +197,8 @@ function SaveButton(props: {
 
 async function followZip({ id, task_name }: BatchObject): Promise<void> {
   // The ticket counts, not the address that the service goes by: the page may be open under another one.
-  const { search } = new URL(await zipLink(id));
+  const { url } = await fetchJson<ConsoleBody<"Ticket">>(routes.ticket(id), { method: "POST" });
+  const { search } = new URL(url);
   saveLink(urlOf(routes.ticketDownload(id) + search), `${fileStem(task_name)}.zip`);
 }
 
@@ -267,7 +261,7 @@ function CancelDialog(props: {
       isDangerous
       onClose={onClose}
       onConfirm={async () => {
-        for (const { id } of batches) await cancelBatch(id);
+        for (const { id } of batches) await send(routes.cancel(id), { method: "POST" });
         announce(batches.length === 1 ? "The batch is cancelled." : `The ${what} are cancelled.`);
         onChanged();
       }}
@@ -340,7 +334,8 @@ function Buttons(props: SelectionBarProps) {
           onClose={close}
           onConfirm={async () => {
             try {
-              for (const { batch, custom_id } of images) await deleteImages(batch.id, custom_id);
+              for (const { batch, custom_id } of images)
+                await send(routes.content(batch.id, custom_id), { method: "DELETE" });
             } finally {
               onChanged();
             }

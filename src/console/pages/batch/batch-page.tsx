@@ -3,6 +3,7 @@ import type { BatchObject } from "../../../contract/batch-api.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { saidLines } from "../../../contract/waiting.ts";
 import { counted } from "../../../kernel/text.ts";
+import { compareImages, variantByPrompt } from "../../../prompts/comparison.ts";
 import { listBatches } from "../../api/batches.ts";
 import { ApiError } from "../../api/request.ts";
 import { SearchField, useKeys } from "../../parts/keys.tsx";
@@ -23,7 +24,7 @@ import {
 } from "../../parts/status.tsx";
 import { useData } from "../../parts/use-data.ts";
 import { BatchActions, type BatchActionsProps, SelectionBar } from "./actions.tsx";
-import { compareItems, Gallery } from "./gallery.tsx";
+import { Gallery } from "./gallery.tsx";
 import { runName } from "./images.ts";
 import { LargeView } from "./large-view.tsx";
 import { membersOf, type PlacedItem, useBatches, useItems } from "./use-items.ts";
@@ -307,6 +308,28 @@ function Loaded({ batches, items, isComplete, openKey, onChanged }: LoadedProps)
       )}
     </>
   );
+}
+
+/** Items whose prompts repeat with other options or models, row by row; null where there is nothing to compare. */
+interface ComparedItems {
+  columns: string[];
+  /** Null: no image has this place. */
+  places: (PlacedItem | null)[];
+}
+
+function compareItems(items: readonly PlacedItem[]): ComparedItems | null {
+  const images = items.map((item) => {
+    const prompt = item.prompt ?? item.prompt_preview;
+    return { item, prompt, variant: variantByPrompt(prompt, { ...item.options, model: item.batch.model }) };
+  });
+  const { columns, rows } = compareImages(images) ?? { columns: [], rows: [] };
+  if (columns.length < 2) return null;
+  const lines = rows.flatMap(({ cells }) =>
+    Array.from({ length: Math.max(...cells.map((cell) => cell.length)) }, (_, line) =>
+      cells.map((cell) => cell[line]?.item ?? null),
+    ),
+  );
+  return { columns, places: lines.flat() };
 }
 
 function isSought(item: PlacedItem, kind: Kind, sought: string): boolean {

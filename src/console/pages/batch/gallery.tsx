@@ -10,7 +10,6 @@ import {
 } from "react";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { formatDuration } from "../../../kernel/durations.ts";
-import { compareImages, variantByPrompt } from "../../../prompts/comparison.ts";
 import { useKeys } from "../../parts/keys.tsx";
 import { Icon } from "../../parts/notes.tsx";
 import { RemotePicture, sheetAt, thumbnailPath } from "../../parts/pictures.tsx";
@@ -200,28 +199,6 @@ function factsOf({ images, cost, took_ms, custom_id, batch }: PlacedItem): strin
   const time = took_ms === null ? [] : [formatDuration(took_ms)];
   const price = cost === null || batch.play_money ? [] : [usd(cost)];
   return image ? [`${image.width} × ${image.height}`, ...price, ...time].join(" · ") : custom_id;
-}
-
-/** Items whose prompts repeat with other options or models, row by row; null where there is nothing to compare. */
-interface ComparedItems {
-  columns: string[];
-  /** Null: no image has this place. */
-  places: (PlacedItem | null)[];
-}
-
-export function compareItems(items: readonly PlacedItem[]): ComparedItems | null {
-  const images = items.map((item) => {
-    const prompt = item.prompt ?? item.prompt_preview;
-    return { item, prompt, variant: variantByPrompt(prompt, { ...item.options, model: item.batch.model }) };
-  });
-  const { columns, rows } = compareImages(images) ?? { columns: [], rows: [] };
-  if (columns.length < 2) return null;
-  const lines = rows.flatMap(({ cells }) =>
-    Array.from({ length: Math.max(...cells.map((cell) => cell.length)) }, (_, line) =>
-      cells.map((cell) => cell[line]?.item ?? null),
-    ),
-  );
-  return { columns, places: lines.flat() };
 }
 
 /** The pictures of a page, of which only those near the window are in it. */

@@ -1,8 +1,9 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
-import { getBatch, listItems } from "../../api/batches.ts";
+import { routes } from "../../../contract/routes.ts";
+import { listItems } from "../../api/batches.ts";
 import { onChange } from "../../api/changes.ts";
-import { sleep } from "../../api/request.ts";
+import { fetchJson, sleep } from "../../api/request.ts";
 import { useData } from "../../parts/use-data.ts";
 
 /** An item with the batch that makes it: the first one, or that of a retry. */
@@ -25,7 +26,9 @@ export function useBatches(ids: readonly string[]) {
       const wanted = ids.filter((id) => stale.current.size === 0 || stale.current.has(id));
       stale.current = new Set();
       try {
-        const read = await Promise.all(wanted.map((id) => getBatch(id, signal)));
+        const read = await Promise.all(
+          wanted.map((id) => fetchJson<BatchObject>(`${routes.batch(id)}?include=retries`, { signal })),
+        );
         for (const batch of read) known.current.set(batch.id, batch);
       } catch (error) {
         for (const id of wanted) stale.current.add(id);
