@@ -6,7 +6,7 @@ import { asItemProvider } from "../../../src/providers/upstream/item-provider.ts
 import { cleanEnvironment, startNode } from "../../support/processes.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { closing, entryOf, PNG } from "../../support/upstream-adapter.ts";
-import { imageRequest, never, providerError } from "../upstream/scripted-server.ts";
+import { depsWith, imageRequest, never, providerError } from "../upstream/scripted-server.ts";
 import { hastyClock, patientClock, programmed, runs } from "./programs.ts";
 
 /** Starts two children that never end by themselves, one outside the program's group, and tells their ids and its own. */
@@ -128,13 +128,9 @@ describe("the start of a program", () => {
     await mkdir(join(home, "folder"));
     await writeFile(join(home, "good"), "#!/bin/sh\ntouch ran\n", { mode: 0o755 });
     await chmod(join(home, "good"), 0o755);
+    const deps = depsWith({ PATH: `/none:${home}` });
     const adapterOf = (file: string) =>
-      closing(
-        createCommandAdapter(entryOf("command", { argv: [file] }), {
-          clock: { nowMs: Date.now, monotonicMs: () => 0, sleep: () => new Promise(() => {}) },
-          secret: (name) => (name === "PATH" ? `/none:${home}` : null),
-        }),
-      );
+      closing(createCommandAdapter(entryOf("command", { argv: [file] }), deps));
     for (const file of [
       join(home, "plain"),
       join(home, "folder"),

@@ -4,7 +4,8 @@ import { InvalidImageError } from "../../../src/domain/ports/image-inspector.ts"
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import type { Simulation } from "../../../src/providers/procedural/directives.ts";
-import { draw, generate, notingClock } from "./requests.ts";
+import { InstantClock } from "../../support/instant-clock.ts";
+import { draw, generate } from "./requests.ts";
 
 const inspector = sharpInspector(new Decoding());
 
@@ -52,9 +53,9 @@ describe("the procedural provider", () => {
   });
 
   it("[DRAW-12] delay waits on the clock before it draws or fails", async () => {
-    const clock = notingClock();
+    const clock = new InstantClock();
     await expect(generate("[[delay:2s]] [[refuse]]", {}, { clock })).rejects.toThrow();
-    expect(clock.slept).toEqual([2000]);
+    expect(clock.sleepsMs).toEqual([2000]);
   });
 
   it("[DRAW-12] a directive is not drawn: the picture is that of the remaining text, and says the whole prompt", async () => {
@@ -75,7 +76,7 @@ describe("the procedural provider", () => {
   });
 
   /** The outcomes of this many requests while a share of them is to fail. */
-  const outcomes = (count: number, simulate: Simulation, changes: object = {}, clock = notingClock()) =>
+  const outcomes = (count: number, simulate: Simulation, changes: object = {}, clock = new InstantClock()) =>
     Promise.all(
       Array.from({ length: count }, (_, i) =>
         generate(`fox ${i} [[empty]]`, changes, { clock, simulate }).then(
@@ -86,7 +87,7 @@ describe("the procedural provider", () => {
     );
 
   it("simulation adds its latency and fails a reproducible share", async () => {
-    const clock = notingClock();
+    const clock = new InstantClock();
     const simulate = { latencyMs: 250, fail: 0.3, seed: 7 };
     const first = await outcomes(200, simulate, {}, clock);
     expect(await outcomes(200, simulate)).toEqual(first);
@@ -94,7 +95,7 @@ describe("the procedural provider", () => {
     expect(failed.length).toBeGreaterThan(35);
     expect(failed.length).toBeLessThan(85);
     expect(new Set(failed)).toEqual(new Set(["PROVIDER_ITEM_FAILED"]));
-    expect(new Set(clock.slept)).toEqual(new Set([250]));
+    expect(new Set(clock.sleepsMs)).toEqual(new Set([250]));
   });
 
   it("another seed, index or retry batch is another draw, another attempt is not", async () => {

@@ -3,6 +3,7 @@ import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import type { Clock } from "../../../src/kernel/clock.ts";
 import type { Simulation } from "../../../src/providers/procedural/directives.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
+import { InstantClock } from "../../support/instant-clock.ts";
 import { imageRequest } from "../upstream/scripted-server.ts";
 
 /** A request for a 1K square PNG. */
@@ -12,26 +13,12 @@ export function request(prompt: string, changes: Partial<ImageRequest> = {}): Im
   return imageRequest({ model: "test-model", prompt, tier, ratio, size, seed: 1, ...changes });
 }
 
-/** Sleeps are noted and are over at once. */
-export function notingClock(): Clock & { slept: number[] } {
-  const slept: number[] = [];
-  return {
-    slept,
-    nowMs: () => 0,
-    monotonicMs: () => 0,
-    sleep: (ms, signal) => {
-      slept.push(ms);
-      return signal?.aborted ? Promise.reject(signal.reason) : Promise.resolve();
-    },
-  };
-}
-
 /** Generates with a provider of its own. */
 export function generate(
   prompt: string,
   changes: Partial<ImageRequest> = {},
   {
-    clock = notingClock(),
+    clock = new InstantClock(),
     signal = new AbortController().signal,
     simulate,
   }: { clock?: Clock; signal?: AbortSignal; simulate?: Simulation } = {},
