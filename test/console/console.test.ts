@@ -208,6 +208,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.locator(".tile img").nth(3).waitFor();
     expect(await shownText(page, ".row-head")).toEqual(["a fox", "an owl"]);
     expect(await shownText(page, ".tile-id")).toEqual(["low", "high", "low", "high"]);
+    for (const facts of await shownText(page, ".tile-facts")) expect(facts).toMatch(/^8 × 8 · \d+ m?s$/);
     expect(await findBarriers(page)).toEqual([]);
     await page.locator(".tile-open").nth(1).click();
     const large = page.getByRole("dialog");

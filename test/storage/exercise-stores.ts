@@ -239,6 +239,14 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       { offset: 1 },
       { ...(after && { after }) },
       { hidesRetries: true },
+      {
+        hidesRetries: true,
+        status: "failed" as const,
+        taskName: "b",
+        isDownloaded: false,
+        fromMs: 1,
+        beforeMs: 99,
+      },
     ]) {
       await read.batches.page({ ...page, ...filter });
     }

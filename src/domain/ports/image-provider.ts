@@ -101,11 +101,13 @@ export interface GeneratedImages {
   notes?: readonly string[];
 }
 
-/** The costs of one request as the upstream reports them. Null where it reports nothing. */
+/** What one request took: its costs as the upstream reports them, null where it reports nothing, and its time. */
 export interface UpstreamUsage {
   inputTokens: number | null;
   outputTokens: number | null;
   costMicroUsd: number | null;
+  /** From the request to its answer. Measured by the worker; left out where nothing was measured. */
+  tookMs?: number;
 }
 
 /** The abilities of an upstream. Admission and failover choose providers by it. */

@@ -124,6 +124,7 @@ function itemView(
     seed: item.seed,
     options: optionsOf(item),
     upstream_cost: microsOrNull(item.usage?.costMicroUsd ?? null),
+    took_ms: item.usage?.tookMs ?? null,
     notes: [
       ...item.notes,
       ...(item.maybePaid === "twice" ? [PAID_TWICE_NOTE] : []),

@@ -3,7 +3,7 @@ import { errorEntry, ImgbatchError, type ServiceErrorCode } from "../../contract
 import { IMAGE_EXTENSIONS, type ImageMimeType, type SizePx } from "../../contract/image-formats.ts";
 import { type OpenaiBody, openaiCode, openaiErrorBody } from "../../contract/openai-api.ts";
 import { PATHS, routes } from "../../contract/routes.ts";
-import { findLinkedImage, linkImage } from "../../domain/files/linked-images.ts";
+import { findLinkedImage, linkImage } from "../../domain/files/files.ts";
 import type { ImageConverter } from "../../domain/ports/image-inspector.ts";
 import type { AskedOptions } from "../../domain/ports/image-provider.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";

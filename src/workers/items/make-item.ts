@@ -91,6 +91,8 @@ export async function makeItem(deps: WorkerDeps, request: ItemRequest, gates: Ga
   }
 }
 
+const NO_COSTS = { inputTokens: null, outputTokens: null, costMicroUsd: null };
+
 /** Runs in a slot. The reference images are read now: while the item waited, they may have been damaged. */
 async function ask(
   deps: WorkerDeps,
@@ -115,7 +117,8 @@ async function ask(
     const image = await buildImageRequest(deps, batch, item, offer.executedModel, references);
     // The stop may have been asked for meanwhile.
     moveTo("unsent");
-    return await offer.provider.generate(
+    const beganMs = deps.clock.nowMs();
+    const made = await offer.provider.generate(
       { ...image, task: taskOf(deps, request) },
       signal,
       onSent,
@@ -124,6 +127,8 @@ async function ask(
         onAnswered(bytes);
       },
     );
+    const tookMs = deps.clock.nowMs() - beganMs;
+    return { ...made, usage: { ...(made.usage ?? NO_COSTS), tookMs } };
   } catch (error) {
     // The next request may have the slot at once. It must not go to a provider that begins to pause.
     const isFailure = error instanceof ProviderError && !signal.aborted;

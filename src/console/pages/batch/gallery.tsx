@@ -9,6 +9,7 @@ import {
   useState,
 } from "react";
 import { isTerminal } from "../../../contract/statuses.ts";
+import { formatDuration } from "../../../kernel/durations.ts";
 import { useKeys } from "../../parts/keys.tsx";
 import { Icon } from "../../parts/notes.tsx";
 import { RemotePicture, sheetAt, thumbnailPath } from "../../parts/pictures.tsx";
@@ -192,11 +193,12 @@ function TilePicture({ item, width }: TileProps) {
   return <RemotePicture path={path} sheet={sheet} alt="" size={images?.[0]} />;
 }
 
-/** `1024 × 1024 · $0.067`: what images of one prompt are compared by. */
-function factsOf({ images, cost, custom_id, batch }: PlacedItem): string {
+/** `1024 × 1024 · $0.067 · 4 s`: what images of one prompt are compared by. */
+function factsOf({ images, cost, took_ms, custom_id, batch }: PlacedItem): string {
   const [image] = images ?? [];
+  const time = took_ms === null ? [] : [formatDuration(took_ms)];
   const price = cost === null || batch.play_money ? [] : [usd(cost)];
-  return image ? [`${image.width} × ${image.height}`, ...price].join(" · ") : custom_id;
+  return image ? [`${image.width} × ${image.height}`, ...price, ...time].join(" · ") : custom_id;
 }
 
 /** The pictures of a page, of which only those near the window are in it. */

@@ -2,6 +2,7 @@ import { useState } from "react";
 import type { ItemObject } from "../../../contract/batch-api.ts";
 import { routes } from "../../../contract/routes.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
+import { formatDuration } from "../../../kernel/durations.ts";
 import { formatSize } from "../../../kernel/text.ts";
 import { copyImage, copyText } from "../../api/files.ts";
 import { Dialog } from "../../parts/dialog.tsx";
@@ -258,7 +259,8 @@ function References({ item }: { item: PlacedItem }) {
 }
 
 function rowsOf(item: PlacedItem) {
-  const { images, cost, provider, model_version, seed, mime_type, upstream_cost, options, batch } = item;
+  const { images, cost, provider, model_version, seed, mime_type, upstream_cost, took_ms, options, batch } =
+    item;
   const { aspect_ratio, image_size, quality, background, negative_prompt, seed: askedSeed } = options ?? {};
   const [image] = images ?? [];
   const rows: [string, string | null | undefined][] = [
@@ -272,6 +274,7 @@ function rowsOf(item: PlacedItem) {
     ["without", negative_prompt],
     ["upstream cost", upstream_cost === null ? null : usd(upstream_cost)],
     ["made by", provider],
+    ["made in", took_ms === null ? null : formatDuration(took_ms)],
     ["model version", model_version],
     ["seed", (seed ?? askedSeed)?.toString()],
     ["SHA-256", image?.sha256],
