@@ -69,7 +69,7 @@ async function books() {
 }
 
 describe("consent to real money", () => {
-  it("[CONSENT-8] a run without it ends with 8, sends nothing, and prints the command that agrees", async () => {
+  it("[CONSENT-8] [DOCTOR-2] a run without it ends with 8, sends nothing, and prints the command that agrees", async () => {
     for (const [args, usd] of [
       [SUBMIT, "0.24"],
       [["generate", "a fox"], "0.20"],
@@ -81,6 +81,8 @@ describe("consent to real money", () => {
         word.replace(/^(.* .*)$/, "'$1'"),
       );
       expect(stderr).toContain(`next: to agree: imgbatch ${again.join(" ")}\n`);
+      const isHalf = stderr.includes("the group default charges half of what program bills for an image");
+      expect([args, isHalf]).toEqual([args, args === SUBMIT]);
       const low = await run(...args, "--max-cost", "0.19");
       expect([low.code, low.stderr]).toEqual([8, expect.stringContaining(`--max-cost ${usd}\n`)]);
     }

@@ -46,6 +46,11 @@ export async function connectEmbedded(
   const { dataDirectory, needs, signal, clock = systemClock } = embedding;
   const upstream = needs.upstream?.name ?? null;
   const wantsImages = needs.images ?? needs.workers;
+  if (needs.images === true && embedding.config !== null) {
+    const { undercharging } = await import("../../config/schema.ts");
+    for (const { message, advice } of undercharging(embedding.config))
+      embedding.output.warn(`${message}: the upstream's bill is higher than the cost said here; ${advice}`);
+  }
   // An attempt waits for the owner, too: the number of attempts says little about the time.
   const startMs = clock.monotonicMs();
   for (;;) {
