@@ -127,6 +127,8 @@ export interface ItemFacts {
   upstream_cost?: number;
   /** US dollars. */
   cost?: number;
+  /** Milliseconds from the request at the provider to its answer. */
+  took_ms?: number;
   notes?: string[];
 }
 
@@ -176,6 +178,7 @@ function factsOf(wire: Record<string, unknown>): ItemFacts {
   const seed = Number.isSafeInteger(wire.seed) ? (wire.seed as number) : null;
   const upstreamCost = usdOf(numeric(wire.upstream_cost));
   const cost = usdOf(numeric(wire.cost), 0);
+  const tookMs = countOf(numeric(wire.took_ms));
   const notes = textsOf(wire.notes);
   return {
     ...(provider === null ? {} : { provider }),
@@ -183,6 +186,7 @@ function factsOf(wire: Record<string, unknown>): ItemFacts {
     ...(seed === null ? {} : { seed }),
     ...(upstreamCost === null ? {} : { upstream_cost: upstreamCost }),
     ...(cost === null ? {} : { cost }),
+    ...(tookMs === null ? {} : { took_ms: tookMs }),
     ...(notes.length === 0 ? {} : { notes }),
   };
 }

@@ -30,7 +30,7 @@ export async function endJob(
 ): Promise<string[]> {
   await tx.upstreamJobs.update(job.id, { step: "done", ...(isOfJob ? { error: error.message } : {}) });
   // It may have made images that it did not return.
-  if (job.stopAskedAtMs !== null && job.creates === 1) await tx.items.markJob(job.id, "once");
+  if (job.stopAskedAtMs !== null && job.creates === 1) await tx.items.markJob(job.id, "once", "no");
   if ((await failureOf(tx, batch.id)) !== null) return [];
   const failed: string[] = [];
   for (const item of await tx.items.leaseJob(job.id, leaseToken)) {

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { isRefusalCode } from "../../contract/statuses.ts";
+import { formatDuration } from "../../kernel/durations.ts";
 import { writeFileDurably } from "../../kernel/files.ts";
 import { costText, formatUsd, numberToMicros } from "../../kernel/money.ts";
 import { packageFile } from "../../kernel/package-file.ts";
@@ -237,7 +238,7 @@ function cardOf(
   sources: readonly string[],
   compared: { prompt: string | null; variant: string } | null = null,
 ): string {
-  const { id, prompt, files, options, origin, notes, error, cost } = image;
+  const { id, prompt, files, options, origin, notes, error, cost, tookMs } = image;
   const pictures = error === null ? picturesOf(image, sources) : failurePanel(error);
   const isKnown = prompt === null || prompt === compared?.prompt;
   // The large view and the filter read it.
@@ -247,7 +248,8 @@ function cardOf(
   const asked = options.length === 0 ? "" : line("asked", options.join(" · "));
   const [first] = files;
   const price = cost === null ? [] : [formatUsd(numberToMicros(cost))];
-  const facts = [...(first === undefined ? [] : sizeOf(first, files.length)), ...price];
+  const time = compared === null || tookMs === null ? [] : [formatDuration(tookMs)];
+  const facts = [...(first === undefined ? [] : sizeOf(first, files.length)), ...price, ...time];
   const size = facts.length === 0 ? "" : line("size", facts.join(" · "));
   const made = origin.length === 0 ? "" : line("made", origin.join(" · "));
   const noted = notes.map((note) => line("note", note)).join("");

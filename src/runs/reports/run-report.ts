@@ -81,6 +81,8 @@ export interface ReportImage {
   origin: readonly string[];
   /** US dollars; null when it is not known, or no real money. */
   cost: number | null;
+  /** How long the provider took; null when it is not known. */
+  tookMs: number | null;
   /** Differences that a person should know. */
   notes: readonly string[];
   /** The reason why the image is missing; null if it exists. */
@@ -109,7 +111,7 @@ interface ReportFacts {
 /** A line of the results, of whatever kind of run. */
 export type EndedImage = Pick<
   ResultLine,
-  "custom_id" | "status" | "files" | "error" | "provider" | "seed" | "notes" | "cost"
+  "custom_id" | "status" | "files" | "error" | "provider" | "seed" | "notes" | "cost" | "took_ms"
 > & { model_version?: string | null };
 
 /** What the input of a run says about an image. */
@@ -151,6 +153,7 @@ export function buildReport(facts: ReportFacts): RunReport {
       options: optionTexts(asked, line.seed),
       origin: originOf(line, [provider, version, model]),
       cost: cost?.isPlay === true ? null : (line.cost ?? null),
+      tookMs: line.took_ms ?? null,
     };
   });
   const failedCount = images.filter((image) => image.error !== null).length;

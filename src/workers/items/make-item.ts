@@ -108,16 +108,22 @@ async function ask(
     else controller.abort();
     signal.throwIfAborted();
   };
+  let beganMs = 0;
+  const begin = () => {
+    beganMs = deps.clock.monotonicMs();
+  };
   const onSent = () => {
     moveTo("sent");
     request.isSent = true;
+    // Before, it may have waited for its turn.
+    begin();
   };
   try {
     moveTo("unsent");
     const image = await buildImageRequest(deps, batch, item, offer.executedModel, references);
     // The stop may have been asked for meanwhile.
     moveTo("unsent");
-    const beganMs = deps.clock.nowMs();
+    begin();
     const made = await offer.provider.generate(
       { ...image, task: taskOf(deps, request) },
       signal,
@@ -127,7 +133,7 @@ async function ask(
         onAnswered(bytes);
       },
     );
-    const tookMs = deps.clock.nowMs() - beganMs;
+    const tookMs = Math.round(deps.clock.monotonicMs() - beganMs);
     return { ...made, usage: { ...(made.usage ?? NO_COSTS), tookMs } };
   } catch (error) {
     // The next request may have the slot at once. It must not go to a provider that begins to pause.

@@ -234,8 +234,8 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
     warnOfLostAnswer(work, refusal.message);
     return;
   }
-  const creates = isOverloaded(refusal) ? Math.max(1, job.creates) : job.creates;
-  await stores.write((tx) => unmarkSent(tx, jobId, { ...job, creates }));
+  const mayExist = isOverloaded(refusal);
+  await stores.write((tx) => unmarkSent(tx, jobId, job, mayExist));
   if (!refusal.retryable) throw refusal;
   await waitAfter(work, refusal, 1);
 }
@@ -300,13 +300,16 @@ async function markCreated(tx: Transaction, jobId: string, upstreamName: string,
   await tx.upstreamJobs.update(jobId, { step: "running", upstreamName, sentAtMs, polledAtMs: null });
 }
 
+/** Takes back that a job was sent. `mayExist`: the first request may have made it all the same, and counts. */
 async function unmarkSent(
   tx: Transaction,
   jobId: string,
-  { creates, sentAtMs }: Pick<UpstreamJobRecord, "creates" | "sentAtMs">,
+  { creates: before, sentAtMs }: Pick<UpstreamJobRecord, "creates" | "sentAtMs">,
+  mayExist = false,
 ): Promise<void> {
+  const creates = mayExist ? Math.max(1, before) : before;
   await tx.upstreamJobs.update(jobId, { step: "uploaded", creates, sentAtMs });
-  await tx.items.markJob(jobId, "once", creates > 0 ? undefined : "twice");
+  await tx.items.markJob(jobId, "once", creates > before ? "no" : "twice");
 }
 
 /**

@@ -76,7 +76,7 @@ describe("the contact sheet", () => {
       prompt: `an ${animal} in ${season} light`,
       source: { file: "a.jsonl", line: 1, values: { animal, season } },
       asked: { quality: "high", seed: 7 },
-      facts: { provider: "google", model_version: "a-model", cost: 0.039 },
+      facts: { provider: "google", model_version: "a-model", cost: 0.039, took_ms: 4210 },
     });
     const animals = ["owl", "elk", "ox", "ant"];
     const images = animals.flatMap((animal) => [of(animal, "winter"), of(animal, "summer")]);
@@ -85,7 +85,7 @@ describe("the contact sheet", () => {
     const rows = [...html.matchAll(/<th scope="row"><p class="prompt" dir="auto">([^<]*)/g)];
     expect(rows.map(([, words]) => words)).toEqual(animals.map((animal) => `an ${animal} in … light`));
     expect(html).toContain('<p class="asked" dir="auto">quality high · seed 7</p>');
-    expect(html).toContain("12.3\u00a0kB · $0.039</p>");
+    expect(html).toContain("12.3\u00a0kB · $0.039 · 4 s</p>");
     expect([count(html, /google/g), count(html, /a-model/g)]).toEqual([1, 1]);
     const byModel = ["a-model", "b-model"].flatMap((model) =>
       ["a fox", "an owl"].map((prompt) => ({ id: `${prompt}-${model}`, prompt, asked: { model } })),

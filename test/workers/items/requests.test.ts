@@ -63,6 +63,17 @@ it.each([false, true])("a stop sends nothing more, and waits for what was sent (
   expect(JSON.stringify(await second.items(id))).not.toContain("paid twice");
 });
 
+it("the time that an image took begins when its request leaves, not while that waits for its turn", async () => {
+  const clock = new FakeClock();
+  const upstream = new SlowGate("vendor", clock);
+  const service = await startTestService({ providers: [upstream], config, clock });
+  const { id } = await service.submit({ model: MODEL, items: items(2) });
+  await expect.poll(() => [upstream.waiting, upstream.requests.length]).toEqual([2, 1]);
+  clock.advance(MINUTE_MS);
+  await service.until(id);
+  expect((await service.items(id)).map(({ took_ms: tookMs }) => tookMs)).toEqual([0, 0]);
+});
+
 it("a stop begins nothing more and takes back what is unsent, also while it gives an open connection its time", async () => {
   const clock = new FakeClock();
   const upstream = new SlowGate("vendor", clock);

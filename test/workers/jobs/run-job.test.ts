@@ -329,6 +329,39 @@ describe("an upstream of jobs with a trouble", () => {
     },
   );
 
+  it.each(["made", "stopped"])(
+    "leaves the mark of images that were perhaps paid before a restore (%s)",
+    async (outcome) => {
+      const { clock, upstream } = paidUpstream({ name: "vendor" });
+      const opened = gate();
+      upstream.waitForRate = () => opened.promise;
+      upstream.afterCreate = () => {
+        if (outcome === "made") throw answerError("vendor", overloaded(503), clock.nowMs());
+      };
+      if (outcome === "stopped") upstream.status = () => ({ state: "running" });
+      const { service, id } = await startWith({ clock, upstream }, { count: 2 });
+      await expect
+        .poll(async () => (await jobsOf(service, id)).map(({ step }) => step))
+        .toEqual(["uploaded"]);
+      const [job] = await jobsOf(service, id);
+      const { stores } = await openBeside(service.data);
+      await stores.write((tx) => tx.items.markJob(job?.id ?? "", "once"));
+      opened.open();
+      await expect.poll(() => upstream.jobs.size).toBe(1);
+      if (outcome === "stopped") {
+        await expect.poll(() => upstream.polls).toBeGreaterThan(0);
+        expect((await service.ask(`/${id}/end-jobs`, { method: "POST" })).ok).toBe(true);
+        upstream.resultOf = async () => null;
+      }
+      await passToEnd(clock, MINUTE_MS, service, id);
+      expect([upstream.jobs.size, (await jobsOf(service, id)).map(({ creates }) => creates)]).toEqual([
+        1,
+        [1],
+      ]);
+      for (const { notes } of await service.items(id)) expect(notes.join()).toContain(MARK);
+    },
+  );
+
   it("and lists such a job late has it stopped", async () => {
     const { clock, upstream } = paidUpstream({ name: "vendor" });
     upstream.afterCreate = () => {
