@@ -67,9 +67,7 @@ export function noRun(argument: string, cwd: string, why: string | null = null):
     : isId
       ? `This needs the output directory of the run, not the id ${JSON.stringify(argument)}${needs}.`
       : `There is no run directory ${argument}.`;
-  const runs = readdirSync(cwd, { withFileTypes: true })
-    .filter((entry) => entry.isDirectory() && existsSync(join(cwd, entry.name, RUN_STATE_FILE)))
-    .map(({ name }) => shellWord(name));
+  const runs = runsIn(cwd).map(shellWord);
   const shown = [...runs.slice(0, MOST_RUNS), ...(runs.length > MOST_RUNS ? ["…"] : [])].join(", ");
   const here =
     runs.length > 0
@@ -78,6 +76,17 @@ export function noRun(argument: string, cwd: string, why: string | null = null):
   const advice =
     isId && why === null ? `${here}; ${nextCommand({}, "download", argument)} makes one of this batch` : here;
   return new ImgbatchError("USAGE", message, { param: "<dir>", advice });
+}
+
+/** The names of the output directories of runs. None in a directory that cannot be listed. */
+function runsIn(dir: string): string[] {
+  try {
+    return readdirSync(dir, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory() && existsSync(join(dir, entry.name, RUN_STATE_FILE)))
+      .map(({ name }) => name);
+  } catch {
+    return [];
+  }
 }
 
 function isDirectory(path: string): boolean {

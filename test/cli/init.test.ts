@@ -391,7 +391,9 @@ describe("the templates", () => {
       const { code, stderr } = await upstream("bfl");
       expect([code, await readdir(dir)]).toEqual([6, expect.not.arrayContaining(["prompts.jsonl"])]);
       expect(stderr).toContain(`${file} exists already and is for google, not bfl. Nothing was written.`);
-      expect(stderr).toMatch(/ or replace it: imgbatch init .*--upstream bfl --force$/m);
+      expect(stderr).toMatch(/ or move it away and run the same command again$/m);
+      // It would replace the prompts, too.
+      expect(stderr).not.toContain("--force");
       expect(stderr).not.toContain("BFL_API_KEY");
       expect(await upstream("google")).toMatchObject({ code: 0 });
       expect(await read(dir, file)).toBe(before);

@@ -1,6 +1,7 @@
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { noRun } from "../../src/cli/targets.ts";
 import { type Cli, createCli } from "../support/cli.ts";
 import { type Answer, png } from "../support/fake-service.ts";
 import { petsCli } from "./pets.ts";
@@ -227,6 +228,11 @@ it("[CLI-1] what is no output directory of a run gets the runs that are here, or
       "There is no run directory nodir.\nnext: name the output directory of a run; imgbatch submit FILE makes one";
     expect(await said(name, "nodir", ...flags)).toEqual([2, expect.stringContaining(none)]);
   }
+  // A directory that may not be listed has no runs to name.
+  expect(noRun("nodir", join(cli.cwd, "unlisted"))).toMatchObject({
+    code: "USAGE",
+    advice: expect.stringContaining("imgbatch submit FILE"),
+  });
   await writeFile(join(cli.cwd, "p.txt"), "a fox");
   expect((await cli.here(["submit", "p.txt"])).code).toBe(0);
   for (const [name = "", ...flags] of commands)

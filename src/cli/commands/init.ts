@@ -11,7 +11,6 @@ import { packageFile, readVersion } from "../../kernel/package-file.ts";
 import { findPreset, type Preset, priceOf, UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { choiceOption, flagOption } from "../options.ts";
-import { commandAgain } from "../output/next-step.ts";
 import { upstreamOption } from "./shared-options.ts";
 
 export const command: CommandDetails = {
@@ -49,7 +48,6 @@ async function run({
   options,
   cwd,
   output,
-  typed,
 }: CommandContext): Promise<CommandResult> {
   const upstream = findPreset(choiceOption(options, "upstream", UPSTREAM_NAMES)) ?? null;
   const templates = Array.isArray(options.template) ? options.template.map(String) : ["starter"];
@@ -57,8 +55,7 @@ async function run({
   const dir = resolve(cwd, named);
   await requireDirectory(dir, named);
   const force = flagOption(options, "force");
-  if (upstream !== null && !force)
-    await requireUpstreamIn(dir, files, upstream.name, commandAgain(typed, "--force"));
+  if (upstream !== null && !force) await requireUpstreamIn(dir, files, upstream.name);
   const { written, kept } = await copyTemplates(dir, files, force);
   for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);
   const isOnly = (...names: string[]) => templates.every((name) => names.includes(name));
@@ -126,14 +123,16 @@ function withUpstream(files: readonly TemplateFile[], upstream: Preset | null): 
 }
 
 /** Throws `FILE_EXISTS` if a pipeline or a configuration is here, and would be kept, that does not name the upstream. */
-async function requireUpstreamIn(dir: string, files: readonly TemplateFile[], name: string, replace: string) {
+async function requireUpstreamIn(dir: string, files: readonly TemplateFile[], name: string) {
   for (const { target } of files.filter((file) => "withUpstream" in file || file.target === CONFIG)) {
     const text = await readFile(join(dir, target), "utf8").catch(() => null);
     if (text === null || new RegExp(`[\\s="]${name}(?![\\w-])`).test(text)) continue;
     const [, other] = /(?:--upstream[ =]|"preset": ")([\w-]+)/.exec(text) ?? [];
     const whose = other === undefined ? "does not name" : `is for ${other}, not`;
     const message = `${target} exists already and ${whose} ${name}. Nothing was written.`;
-    const advice = `change the upstream and its key in that file, or replace it: ${replace}`;
+    // Not --force, which would replace the prompts, too.
+    const advice =
+      "change the upstream and its key in that file, or move it away and run the same command again";
     throw new ImgbatchError("FILE_EXISTS", message, { advice });
   }
 }

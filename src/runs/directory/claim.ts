@@ -68,12 +68,15 @@ async function makeDurably(dir: string): Promise<string | undefined> {
 async function refuseLinks(dir: string): Promise<void> {
   for (const name of [IMAGES_FOLDER, REFERENCES_FOLDER, REMOVED_FOLDER]) {
     const stats = await lstat(join(dir, name)).catch(() => null);
-    if (stats?.isSymbolicLink()) throw conflict(dir, `has a link called ${JSON.stringify(name)}`);
+    if (!stats?.isSymbolicLink()) continue;
+    const advice = "put the folder in the place of the link, then run the same command again";
+    throw conflict(dir, `has a link called ${JSON.stringify(name)}`, advice);
   }
 }
 
-function conflict(dir: string, why: string): ImgbatchError {
-  return new ImgbatchError("DIRECTORY_CONFLICT", `${dir} ${why}. Choose another directory with --output.`);
+function conflict(dir: string, why: string, advice?: string): ImgbatchError {
+  const message = `${dir} ${why}. Choose another directory with --output.`;
+  return new ImgbatchError("DIRECTORY_CONFLICT", message, { advice });
 }
 
 const LEFTOVER = new RegExp(`^(\\..+\\.[0-9a-f]{12}|[0-9a-f]{64})\\${PARTIAL_SUFFIX}$`);
@@ -176,9 +179,13 @@ interface LockOptions {
  * `DIRECTORY_CONFLICT` when a folder of the run is a link.
  */
 export async function withRunLock<T>(dir: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
+  await refuseLinks(dir);
+  return withLock(dir, options, work);
+}
+
+async function withLock<T>(dir: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
   const { clock, signal, patienceMs = PATIENCE_MS } = options;
   const path = join(dir, LOCK_FILE);
-  await refuseLinks(dir);
   if (isReadOnly(dir)) return work();
   let made: string | undefined;
   for (let waitedMs = 0; ; waitedMs += POLL_MS) {
@@ -259,7 +266,8 @@ async function acquire(path: string): Promise<(() => void) | null> {
 export async function recordInRunState(dir: string, batches: readonly Batch[], clock: Clock): Promise<void> {
   const byId = new Map(batches.map((batch) => [batch.id, batch]));
   try {
-    await withRunLock(dir, { clock, patienceMs: 0 }, async () => {
+    // Nothing is written into the folders of the run: a link in the place of one is no reason to fail.
+    await withLock(dir, { clock, patienceMs: 0 }, async () => {
       // Read again: it may have changed while this process waited for the batches.
       const runState = await readRunState(dir);
       if (runState === null) return;

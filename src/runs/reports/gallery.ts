@@ -189,11 +189,11 @@ function pageSlots(report: RunReport): Record<string, string> {
 }
 
 function factsOf(report: RunReport): string {
-  const { images, failedCount, supersededCount, makers, cost, endedAt, batches } = report;
+  const { images, failedCount, removedCount, makers, cost, endedAt, batches } = report;
   const all = counted(images.length, "image");
   const facts = [
     failedCount === 0 ? all : `${images.length - failedCount} of ${all}`,
-    ...(supersededCount === 0 ? [] : [`${supersededCount} of earlier prompts, in <code>removed/</code>`]),
+    ...(removedCount === 0 ? [] : [`${removedCount} of earlier prompts, in <code>removed/</code>`]),
     ...makers.map((name) => `<code>${escapeMarkup(name)}</code>`),
     ...(cost === null ? [] : [costText(cost)]),
     `<time datetime="${escapeMarkup(endedAt)}">${escapeMarkup(shortDate(endedAt))}</time>`,

@@ -56,8 +56,8 @@ export interface RunReport {
   failedCount: number;
   /** How many of them were refused for what their prompts ask. */
   refusedCount: number;
-  /** Images of prompts that were changed or removed since. They are not among `images`. */
-  supersededCount: number;
+  /** Images of prompts that were changed or removed since, in `removed/`. They are not among `images`. */
+  removedCount: number;
   /** The command that makes the failed images again; null when there are none. */
   retryCommand: string | null;
 }
@@ -98,6 +98,8 @@ interface ReportFacts {
   /** By the id of each image, as `readRunInput` returns it. */
   input: { get(id: string): AskedImage | undefined };
   nowMs: number;
+  /** See `RunReport`. Default: 0. */
+  removedCount?: number;
   /** Instead of the costs of the batches, for a run without any. */
   cost?: Cost | null;
   /** Returns a path of the command line from the root of the repository on. Default: the same path. */
@@ -178,7 +180,7 @@ export function buildReport(facts: ReportFacts): RunReport {
     images,
     failedCount,
     refusedCount,
-    supersededCount: (runState.updates ?? []).reduce((sum, { superseded }) => sum + superseded.length, 0),
+    removedCount: facts.removedCount ?? 0,
     retryCommand: failedCount === 0 ? null : retryCommand,
   };
 }

@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { getBatch } from "../../../src/client/batches.ts";
@@ -234,6 +234,21 @@ it("[RUN-21] who only looks at a run notes what it saw, and leaves the run state
   expect((await harness.runState()).batches[0]?.status).toBe("queued");
   await recordInRunState(harness.dir, [batch], systemClock);
   expect((await harness.runState()).batches[0]?.status).toBe("completed");
+});
+
+it("[RUN-21] a link in the place of a folder keeps work out of the run, and not the note of who only looks at it", async () => {
+  const harness = await createRunHarness();
+  const { batches } = await harness.submit([{ prompt: "a" }]);
+  const elsewhere = join(await tempDir(), "images");
+  await rename(harness.path("images"), elsewhere);
+  await symlink(elsewhere, harness.path("images"));
+  await expect(withRunLock(harness.dir, { clock: systemClock }, async () => {})).rejects.toMatchObject({
+    code: "DIRECTORY_CONFLICT",
+    advice: expect.stringContaining("in the place of the link"),
+  });
+  const { batch } = await getBatch(harness.http, batches[0]?.id ?? "");
+  await recordInRunState(harness.dir, [{ ...batch, status: "cancelled" }], systemClock);
+  expect((await harness.runState()).batches[0]?.status).toBe("cancelled");
 });
 
 it("directories that were made for work that leaves nothing do not stay; those that were there do", async () => {

@@ -152,8 +152,7 @@ describe("the contact sheet", () => {
     expect(good).not.toContain('class="failed-note"');
     const { html: vain } = await pageOf(reportOf([refused]));
     expect(vain).not.toContain("imgbatch retry");
-    const updated = { batches: [], created_at: "", updates: [{ round: 1, superseded: ["cat", "dog"] }] };
-    const { html: later } = await pageOf(reportOf([{ id: "fox" }], { state: updated as never }));
+    const { html: later } = await pageOf(reportOf([{ id: "fox" }], { removedCount: 2 }));
     expect(later).toContain("2 of earlier prompts, in <code>removed/</code>");
     expect(good).not.toContain("removed/");
   });
