@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { basename, dirname, isAbsolute, join, relative, resolve } from "node:path";
+import { isWithin } from "./files.ts";
 
 /** A name as a word of a command line. One that begins with `-` is not read as an option. */
 export function shellWord(name: string): string {
@@ -69,9 +70,4 @@ function seenFrom(directory: string, given: string, cwd: string): string {
   if (isRelative ? directory === cwd : !isFile) return given;
   const path = relative(directory, resolve(cwd, given));
   return path.startsWith(".") ? path : `./${path}`;
-}
-
-function isWithin(directory: string, path: string): boolean {
-  const inside = relative(directory, path);
-  return !inside.startsWith("..") && !isAbsolute(inside);
 }

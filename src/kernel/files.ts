@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import * as fs from "node:fs";
 import { statSync } from "node:fs";
 import { lstat, mkdir, readdir, realpath, rename, rm, stat } from "node:fs/promises";
-import { basename, dirname, join, parse, relative, sep } from "node:path";
+import { basename, dirname, isAbsolute, join, parse, relative, sep } from "node:path";
 import { promisify } from "node:util";
 
 // Plain descriptors: an object around each would take half of the main thread's time. Closing a synced one takes a
@@ -122,7 +122,21 @@ export async function realPathBelow(root: string, path: string): Promise<string 
   return real === top || real.startsWith(join(top, sep)) ? real : null;
 }
 
-/** Whether a real path is one of these files or directories, or lies in one. They may be missing, and be named by links. */
+/** Whether a path is a directory or lies in it, by the names alone: links are not followed. */
+export function isWithin(directory: string, path: string): boolean {
+  const inside = relative(directory, path);
+  return !inside.startsWith("..") && !isAbsolute(inside);
+}
+
+/** Returns a path below the working directory relative to it, and any other path as it is. For messages. */
+export function shownPath(cwd: string, path: string): string {
+  return isWithin(cwd, path) ? relative(cwd, path) || path : path;
+}
+
+/**
+ * Whether a path lies in one of these places, or is one of them. `real` has no links. A place is a file or a directory; it may be
+ * missing, and links in its name are followed.
+ */
 export async function liesInOne(places: readonly string[], real: string): Promise<boolean> {
   for (const place of places) {
     const top = await realPathBelow(parse(place).root, place);

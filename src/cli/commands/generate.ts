@@ -1,9 +1,10 @@
 import { readFile } from "node:fs/promises";
-import { basename, extname, isAbsolute, relative } from "node:path";
+import { basename, extname } from "node:path";
 import { generateImage } from "../../client/realtime.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, typeOfFileName } from "../../contract/image-formats.ts";
 import { shellWord } from "../../kernel/command-line.ts";
+import { shownPath } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { type Cost, costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
 import { chooseRealtimeModel } from "../../runs/plan/choose-model.ts";
@@ -252,10 +253,4 @@ function describe(
 /** The service may have mapped the model to another one. */
 function withVersion(model: string, version: string | null): string {
   return version === null ? model : `${model} (${version})`;
-}
-
-/** Returns a path below the working directory relative to it, and any other path as it is. */
-function shownPath(cwd: string, path: string): string {
-  const shown = relative(cwd, path);
-  return shown.startsWith("..") || isAbsolute(shown) ? path : shown;
 }

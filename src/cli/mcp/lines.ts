@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { isAbsolute, join, relative } from "node:path";
+import { join } from "node:path";
 import { z } from "zod";
 import { isSystemError } from "../../client/file-errors.ts";
 import { SIZE_TIERS } from "../../contract/image-formats.ts";
+import { shownPath } from "../../kernel/files.ts";
 import { imageStem } from "../../runs/directory/names.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
 import { type Line, pathBelow, type Session } from "./call.ts";
@@ -49,7 +50,7 @@ export async function submitLine(input: PromptFiles, session: Session, options: 
     variables.push(`${name}=${await variableText(value, below)}`);
   return {
     command: "submit",
-    arguments: files.map((file) => shownPath(session, file)),
+    arguments: files.map((file) => shownPath(session.context.cwd, file)),
     options: {
       output,
       ...(input.model === undefined ? {} : { model: input.model }),
@@ -61,12 +62,6 @@ export async function submitLine(input: PromptFiles, session: Session, options: 
     },
     pays: output,
   };
-}
-
-/** The path of a file for messages: from the root on. */
-function shownPath({ context: { cwd } }: Session, path: string): string {
-  const inside = relative(cwd, path);
-  return inside === "" || isAbsolute(inside) ? path : inside;
 }
 
 /** Writes values as `--var` takes them. A list has values only: none of them names a file. */

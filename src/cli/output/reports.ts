@@ -1,11 +1,11 @@
 import { realpathSync } from "node:fs";
 import { access, constants, readdir, stat } from "node:fs/promises";
-import { isAbsolute, join, relative, resolve, sep } from "node:path";
+import { join, relative, resolve, sep } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readActionsEnvironment, readRepositoryRoot } from "../../environment.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
-import { nearestExisting } from "../../kernel/files.ts";
+import { isWithin, nearestExisting } from "../../kernel/files.ts";
 import type { Cost } from "../../kernel/money.ts";
 import { openPath } from "../../processes/programs.ts";
 import { readRunInput } from "../../runs/directory/input.ts";
@@ -51,7 +51,7 @@ export async function writeRunReports(
   const input = await readRunInput(dir);
   const fromRoot = pathsFrom(readRepositoryRoot(), context.cwd);
   const nowMs = context.clock.nowMs();
-  // Those that had failed are not there.
+  // Only images that were made lie there: earlier prompts that had failed do not count.
   const removed = await readdir(join(dir, REMOVED_FOLDER)).catch(() => []);
   const found = { state: runState, lines, input, removedCount: removed.length };
   const facts = { ...rest, ...found, directory: shownDir, nowMs, fromRoot };
@@ -85,10 +85,8 @@ function pathsFrom(root: string | null, cwd: string): (path: string) => string {
   };
   const [top, base] = [real(root), real(cwd)];
   return (path) => {
-    const inside = relative(top, resolve(base, path));
-    return inside === "" || inside.startsWith("..") || isAbsolute(inside)
-      ? path
-      : inside.replaceAll(sep, "/");
+    const full = resolve(base, path);
+    return full === top || !isWithin(top, full) ? path : relative(top, full).replaceAll(sep, "/");
   };
 }
 
