@@ -148,7 +148,7 @@ interface PagedList<Entry> {
   read(value: unknown): Entry | null;
   /** An entry that comes twice counts once. */
   idOf(entry: Entry): string;
-  /** No honest list is longer. A function is called once, before the second page. */
+  /** A longer list is an error. A function that returns the limit is called once, before the second page. */
   most: number | (() => Promise<number>);
   /** The number of wanted entries. Default: all. */
   wanted?: number | undefined;
@@ -160,7 +160,7 @@ interface FoundEntries<Entry> {
   hasMore: boolean;
 }
 
-/** After so many pages, an honest list has more than so many entries in each. */
+/** After this many pages, a list with fewer than `FEWEST_OF_A_PAGE` entries a page counts as one without an end. */
 const MANY_PAGES = 1000;
 
 const FEWEST_OF_A_PAGE = 10;

@@ -261,7 +261,7 @@ function withPrice(models: unknown, priced: PricedModel | null): unknown {
   return models.map((model) => {
     const known = isObject(model) && isObject(model.prices) ? model.prices : {};
     if (!isObject(model) || model.id !== id || "1K" in known) return model;
-    // It holds for every quality.
+    // The price is the same for every quality.
     return { ...model, prices: { ...known, ...prices }, qualityPrices: undefined };
   });
 }

@@ -282,5 +282,5 @@ export const batchSchemas = {
   ReferenceImage: referenceImageSchema,
 };
 
-/** In the message of an image that has no recording, or one that cannot be used: another prompt does not help. */
+/** Every error about a missing or unusable recording contains these words: then another prompt does not help. */
 export const IN_REPLAY_DIRECTORY = "in the replay directory";

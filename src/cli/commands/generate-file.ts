@@ -120,7 +120,7 @@ export async function retryLost(
   );
 }
 
-/** Returns the plan of the run that a directory holds. Throws `DIRECTORY_CONFLICT` when its files do not tell. */
+/** Returns the plan of the run that a directory holds. Throws `DIRECTORY_CONFLICT` when its files do not say it. */
 async function readRealtimePlan(dir: string, runState: RunState): Promise<RealtimePlan> {
   const path = join(dir, INPUT_FILE);
   const { model, mime_type: mimeType = null, input_sha256: inputSha256 } = runState;

@@ -118,7 +118,7 @@ async function describeExpanded(
 ): Promise<CommandResult> {
   const earlier = isNew ? null : (await readRunState(dir))?.request?.model;
   let model = firstModel(items, named, earlier);
-  // Only ids without one of their own depend on it.
+  // The model is part of an image's id only where the line gives no id.
   if (model === null && items.some((item) => item.model !== undefined && item.customId === null)) {
     model = await (await serviceToExpect(context, upstream)).firstModel();
     if (model === null) context.output.note(NOT_ASKED);

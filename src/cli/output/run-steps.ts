@@ -47,7 +47,7 @@ export function nextOfRun(run: EndedSteps, where: Whereabouts): string {
 
 const REPAIRS = "the same command again repairs";
 const ONLY_MISSING = "run the same command again: it makes only what is missing";
-/** What has to change before the rest can be made. */
+/** After these exit codes, something has to be changed before the rest can be made. */
 const TO_CHANGE = [EXIT_CODES.auth, EXIT_CODES.money, EXIT_CODES.usage, EXIT_CODES.saving];
 
 /**

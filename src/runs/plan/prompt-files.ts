@@ -74,7 +74,7 @@ interface FileRules extends ReaderRules {
   shared?: readonly PromptReference[];
   /** Reference images lie below this directory. Default: anywhere. */
   root?: string | undefined;
-  /** Directories of which nothing is read. Default: none. */
+  /** No file in these directories is read. Default: none. */
   hidden?: readonly string[] | undefined;
   /** What every prompt asks for that does not say so itself. Default: nothing. */
   options?: Options;

@@ -42,7 +42,7 @@ interface LoadOptions {
   spool: Spool;
   /** Files lie below this directory, also where links lead. Default: anywhere. */
   root?: string | undefined;
-  /** Directories of which no file is taken. Default: none. */
+  /** No file in these directories is read. Default: none. */
   hidden?: readonly string[] | undefined;
 }
 

@@ -253,14 +253,14 @@ async function copySqlite(file: string, target: string): Promise<void> {
   try {
     copy.exec(`update items set maybe_paid = 'once' where status = 'pending' and maybe_paid = 'no'
       and batch_id in (select id from batches where ended_at_ms is null and price not like '%"isFree":true%')`);
-    // The upstream is asked for these before they are created: the old service may have done it.
+    // The old service may have created these: the upstream's list is searched for them first.
     copy.exec("update upstream_jobs set creates = 1 where creates = 0 and step in ('new', 'uploaded')");
   } finally {
     copy.close();
   }
 }
 
-/** Each blob that a row of the database names, and whether the row is wrong without it. */
+/** Returns each blob that a row of the database names. `isNeeded`: the row is wrong without it. */
 function blobsNamedIn(file: string): { key: string; isNeeded: boolean }[] {
   const database = new Sqlite(file, { fileMustExist: true });
   try {

@@ -42,20 +42,20 @@ export async function batchPage(session: SqlSession, filter: BatchPage): Promise
   }
 }
 
-/** Whether an index leads to the rows of the page alone. */
+/** Whether an index finds exactly the rows of the page. */
 function isIndexed({ status, source, taskName, isDownloaded, offset = 0 }: BatchPage): boolean {
   const isNarrowedTwice = status !== undefined && isDownloaded !== undefined;
   return taskName === undefined && source === undefined && offset === 0 && !isNarrowedTwice;
 }
 
-/** The batches that an index finds: those from which the windows are cut. */
+/** Returns the batches that an index finds. The other filters then look at them, window by window. */
 function candidates({ build, dialect }: SqlSession, filter: BatchPage) {
   const { status, isDownloaded, fromMs, beforeMs, after } = filter;
   let query = build.selectFrom("batches").where("apiKeyId", "=", filter.apiKeyId);
-  // No index has both.
+  // No index covers both the status and the download.
   if (status !== undefined) query = query.where("status", "=", status);
   else if (isDownloaded !== undefined) {
-    // As in the index. SQLite has no other truth than numbers.
+    // Written as in the index. SQLite has no booleans: it compares with 0 or 1.
     const isIt = sql<boolean>`((downloaded_at_ms is null) = ${sql.lit(dialect === "sqlite" ? Number(!isDownloaded) : !isDownloaded)})`;
     query = query.where(isIt);
   }

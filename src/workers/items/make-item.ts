@@ -115,7 +115,7 @@ async function ask(
   const onSent = () => {
     moveTo("sent");
     request.isSent = true;
-    // Before, it may have waited for its turn.
+    // The time before was spent waiting for its turn.
     begin();
   };
   try {

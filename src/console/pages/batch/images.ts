@@ -16,7 +16,7 @@ export function canSave(item: PlacedItem): boolean {
   return item.status === "success" && !isDeleted(item) && isTerminal(item.batch.status);
 }
 
-/** A name without the number that a batch of several has. */
+/** Returns the name of a run: that of its batch without the ending ` (2 of 5)`. */
 export const runName = (name: string) => name.replace(/ \(\d+ of \d+\)$/, "");
 
 interface SaveOptions {
