@@ -45,6 +45,7 @@ const ALLOWED: Record<string, readonly string[]> = {
     "server",
     "workers",
     "providers",
+    "providers/catalogue",
     "imaging",
     "storage",
     "domain",

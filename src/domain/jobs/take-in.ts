@@ -114,7 +114,8 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
   const stored = new Set<string>();
   let moneyMicroUsd = 0;
   try {
-    const options = optionsOf(model, ownOffers(deps, batch)[0]?.provider ?? {});
+    const own = ownOffers(deps, batch)[0];
+    const options = optionsOf(model, own?.provider ?? {}, own?.executedModel);
     for await (const line of read(model, whileWanted(bytes, isOver), { ...batch, options })) {
       if (isOver()) return null;
       if (draft.items.length === deps.limits.linesPerJob) {

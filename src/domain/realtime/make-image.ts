@@ -1,5 +1,5 @@
 import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
-import { imageSizePx, MOST_SEED } from "../../contract/image-formats.ts";
+import { MOST_SEED, tierOf } from "../../contract/image-formats.ts";
 import { type Clock, timeLimit } from "../../kernel/clock.ts";
 import { seedOf } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -8,7 +8,7 @@ import type { Call } from "../health/calls.ts";
 import type { ProviderHealth } from "../health/provider-health.ts";
 import { WAITING_CODE_OF, waitingFor } from "../health/waiting.ts";
 import { type MadeImage, readOutput } from "../images/output-images.ts";
-import { identityOf, isPaid, type Offer } from "../models.ts";
+import { identityOf, isPaid, type Offer, requestedPixels } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import {
   type ImageRequest,
@@ -23,20 +23,20 @@ import { takenForDead } from "./holds.ts";
 /** Returns the request to a provider for an image of the real-time request `id`. `index` counts its images from 0. */
 function imageRequest(
   request: CheckedContent,
-  executed: string,
+  { provider, executedModel }: Pick<Offer, "provider" | "executedModel">,
   { id, index }: { id: string; index: number },
 ): ImageRequest {
   const { prompt, earlier, size, ratio, keepsRatio, mimeType, images, mask, asked } = request;
   const askedSeed = asked?.seed == null ? null : (asked.seed + index) % (MOST_SEED + 1);
   return {
-    model: executed,
+    model: executedModel,
     prompt,
     earlier,
     outputIndex: index,
-    tier: size,
+    tier: tierOf(size),
     ratio,
     keepsRatio,
-    size: imageSizePx(size, ratio),
+    size: requestedPixels(provider, executedModel, { size, ratio }),
     mimeType,
     references: images,
     ...(mask && { mask }),
@@ -277,7 +277,7 @@ async function ask(
     wanted.trail.isPaid = isPaid(provider);
   };
   const image = {
-    ...imageRequest(wanted.request, executedModel, wanted),
+    ...imageRequest(wanted.request, offer, wanted),
     task: taskOf(wanted.trail, provider),
   };
   const work = provider.generate(image, signal, onSent);

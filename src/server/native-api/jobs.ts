@@ -4,7 +4,6 @@ import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { type ItemErrorCode, isTerminal } from "../../contract/statuses.ts";
-import { askedOf } from "../../domain/batches/create-batch.ts";
 import { deleteRecord } from "../../domain/batches/delete.ts";
 import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
@@ -359,7 +358,7 @@ function resultLine(
       id: `${numberOf(batch)}-${item.position + 1}`,
       prompt: item.prompt,
       earlier: item.earlier ?? "",
-      size: askedOf(batch, item).tier,
+      size: item.tier ?? "1K",
       inputImages,
       executed: modelVersion ?? batch.model,
       modelVersion: modelVersion ?? batch.model,

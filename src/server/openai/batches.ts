@@ -4,7 +4,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { type OpenaiBody, openaiCode, openaiErrorBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { type ItemError, type ItemErrorCode, isTerminal } from "../../contract/statuses.ts";
-import { askedOf, type Caller } from "../../domain/batches/create-batch.ts";
+import type { Caller } from "../../domain/batches/create-batch.ts";
 import { dropOutputs } from "../../domain/batches/delete.ts";
 import { hasItems } from "../../domain/batches/lifecycle.ts";
 import type { Piece } from "../../domain/downloads/piece-stream.ts";
@@ -372,7 +372,7 @@ function bodyOf(
 ): OpenaiBody<"Images"> {
   if (output === undefined) throw new Error(`the image of ${batch.id}/${item.customId} is not recorded`);
   const { prompt, modelVersion, finishedAtMs } = item;
-  const size = askedOf(batch, item).tier;
+  const size = item.tier ?? "1K";
   const model = modelVersion ?? batch.model;
   return {
     created: Math.floor((finishedAtMs ?? batch.createdAtMs) / 1000),

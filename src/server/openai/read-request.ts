@@ -3,10 +3,17 @@ import type { Request, Response } from "express";
 import type { z } from "zod";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import {
+  type AspectRatio,
   DEFAULT_RATIO,
   type ImageMimeType,
+  type ImageSize,
+  makesPixels,
+  nearestRatio,
+  pixelAdvice,
+  pixelSize,
   type SizePx,
   type SizeTier,
+  sizeOfPixels,
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type OpenaiBody, openaiSchemas } from "../../contract/openai-api.ts";
@@ -19,14 +26,7 @@ import {
   type SentImage,
   type SentTexts,
 } from "../../domain/images/sent-image.ts";
-import {
-  inputImageLimit,
-  type ModelEntry,
-  nearestRatio,
-  nearestTier,
-  type OptionFacts,
-  pricedSizes,
-} from "../../domain/models.ts";
+import { inputImageLimit, type ModelEntry, type OptionFacts, pricedSizes } from "../../domain/models.ts";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
 import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
 import { dataUrlHead } from "../../kernel/base64.ts";
@@ -314,7 +314,9 @@ export async function checkRequest(
 ): Promise<AskedImages> {
   const model = modelNamed(deps, group, sent.fields.model ?? null, "realtime");
   const imageLimit = inputImageLimit(deps.realtimeOffers.serving(model.id));
-  return checkFields(deps, { model, imageLimit, facts: deps.realtimeOffers.options(model) }, sent);
+  const facts = deps.realtimeOffers.options(model);
+  const pixels = (facts.areDrawings ? deps.pixelsNamed(sent.fields.model ?? "") : null) ?? facts.pixels;
+  return checkFields(deps, { model, imageLimit, facts: { ...facts, pixels } }, sent);
 }
 
 /** The same for a model that takes this many images and these options. */
@@ -335,16 +337,16 @@ export async function checkFields(
   const checker = new ImageChecker(inspector);
   for (const image of images) await checker.add(image);
   const mask = sentMask && (await checkMask(sentMask, checker.first, facts, inspector));
-  const shape = size ?? checker.first;
-  const ratio = shape === null ? DEFAULT_RATIO : nearestRatio(shape, model);
-  const tiers = pricedSizes(model);
-  const tier = size === null ? defaultTier(tiers) : nearestTier(size, ratio, tiers);
-  const keepsRatio = size === null && shape !== null;
-  const asked = readOptions(fields, { model, facts, tier, mimeType });
+  const exact = size && exactSize(size, facts, fields.model ?? model.id);
+  const { first } = checker;
+  const ratio = exact?.ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, facts));
+  const made = exact?.size ?? defaultTier(pricedSizes(model));
+  const keepsRatio = exact === null && first !== null;
+  const asked = readOptions(fields, { model, facts, size: made, mimeType });
   const more = { ...(mask && { mask }), ...(asked && { asked }) };
   const { images: inputs } = checker;
   return {
-    content: { model, prompt, earlier: "", images: inputs, ratio, keepsRatio, size: tier, mimeType, ...more },
+    content: { model, prompt, earlier: "", images: inputs, ratio, keepsRatio, size: made, mimeType, ...more },
     count: fields.n ?? 1,
     quality: mimeType === "image/png" ? null : (fields.output_compression ?? null),
     isByUrl: responseFormat === "url",
@@ -369,6 +371,20 @@ async function checkMask(
   if (checker.first?.widthPx !== first?.widthPx || checker.first?.heightPx !== first?.heightPx)
     throw refused(`must have the size of the first image, ${first?.widthPx}x${first?.heightPx}`);
   return image;
+}
+
+/** Returns the size that makes exactly these pixels. Throws `REALTIME_INVALID_ARGUMENT` naming what the model takes. */
+function exactSize(
+  wanted: SizePx,
+  facts: OptionFacts,
+  name: string,
+): { size: ImageSize; ratio: AspectRatio } {
+  const { pixels, areDrawings } = facts;
+  const isRefused = areDrawings && pixels !== null && pixels !== "any" && !makesPixels(pixels, wanted);
+  const found = isRefused ? null : sizeOfPixels(facts, wanted);
+  if (found !== null) return found;
+  const takes = pixelAdvice(facts, wanted);
+  throw invalidArgument("size", `${pixelSize(wanted)} is not possible: ${name} takes ${takes}`);
 }
 
 /** Null stands for the default. */

@@ -146,7 +146,7 @@ async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<stri
 
 /** A result without a usable image is a failure of the item. */
 async function recordResult(
-  { deps, provider, batch }: JobWork,
+  { deps, provider, batch, model }: JobWork,
   item: LeasedItem,
   result: Extract<JobResult, { key: string }>,
 ): Promise<void> {
@@ -155,7 +155,7 @@ async function recordResult(
   let status: "success" | "failed" | null;
   try {
     if ("error" in result) throw result.error;
-    const made = await inspectOutput(deps, provider, batch, item, result.output);
+    const made = await inspectOutput(deps, { provider, executedModel: model }, batch, item, result.output);
     status = await finishItem(deps, batch, item, made, nowMs);
   } catch (error) {
     if (!(error instanceof ProviderError)) throw error;
