@@ -1,4 +1,5 @@
-import { Agent } from "undici";
+import { Agent, request } from "node:http";
+import { buffer } from "node:stream/consumers";
 import { timed } from "./measure.mjs";
 
 /**
@@ -6,20 +7,24 @@ import { timed } from "./measure.mjs";
  * program can do here. Returns how long it took, in ms.
  */
 export async function runBareClient({ baseUrl, path, images, concurrency }) {
-  const agent = new Agent({ connections: concurrency, headersTimeout: 0, bodyTimeout: 0 });
+  const agent = new Agent({ keepAlive: true, maxSockets: concurrency });
   const headers = { "content-type": "application/json" };
   let next = 0;
   const sendAll = async () => {
     while (next < images) {
       const text = `picture ${next++}`;
       const body = JSON.stringify({ contents: [{ role: "user", parts: [{ text }] }] });
-      const answer = await agent.request({ origin: baseUrl, path, method: "POST", headers, body });
-      await answer.body.arrayBuffer();
+      await new Promise((resolve, reject) => {
+        const sent = request(baseUrl + path, { agent, method: "POST", headers }, (answer) => {
+          buffer(answer).then(resolve, reject);
+        });
+        sent.once("error", reject).end(body);
+      });
     }
   };
   try {
     return await timed(() => Promise.all(Array.from({ length: concurrency }, sendAll)));
   } finally {
-    await agent.close();
+    agent.destroy();
   }
 }
