@@ -1,7 +1,7 @@
 import { lstat, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
-import { loadConfig, parseConfig } from "../../config/load.ts";
+import { loadConfig, parseConfig, readConfig } from "../../config/load.ts";
 import type { ConfigChoice } from "../../config/paths.ts";
 import type { Role } from "../../config/roles.ts";
 import type { Config } from "../../config/schema.ts";
@@ -11,7 +11,6 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment, readStorageEnvironment } from "../../environment.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { parseDuration } from "../../kernel/durations.ts";
-import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import { isDataDirectoryInUse } from "../../service/native-modules.ts";
 import type { CommandContext } from "../command.ts";
 import { choiceOption, textOption } from "../options.ts";
@@ -113,7 +112,7 @@ export function requireShared(role: Role, { database, blobs }: StoragePlaces): v
   throw new ImgbatchError("INVALID_CONFIG", message, { advice: `add ${missing.join(" ")}` });
 }
 
-/** Returns the configuration that a command line asks for. Throws `USAGE` for an unknown upstream or vendor. */
+/** Returns the configuration that a command line asks for. Throws `USAGE` for an unknown vendor. */
 export function configChoice({
   global,
   options,
@@ -130,11 +129,23 @@ export function configChoice({
   return {
     file: global.config,
     cwd,
-    upstream: choiceOption(options, "upstream", UPSTREAM_NAMES) ?? null,
+    upstream: textOption(options, "upstream") ?? null,
     vendor: choiceOption(options, "vendor", VENDOR_NAMES) ?? null,
     ...(replay === undefined ? {} : { replay }),
     replaced: Object.entries(typed).flatMap(([field, value]) => (value === undefined ? [] : [field])),
   };
+}
+
+/**
+ * Returns the name of the provider that a name in `--upstream` stands for. Throws `USAGE` for a name that is not known. It
+ * reads the configuration without asking for consent.
+ */
+export function upstreamName(
+  context: Pick<CommandContext, "cwd" | "global" | "options">,
+  named: string,
+): string {
+  const { config } = readConfig({ ...configChoice(context), upstream: named, replay: null });
+  return config.providers[0]?.name ?? named;
 }
 
 /** The names of ephemeral directories. */
