@@ -316,12 +316,13 @@ export async function chooseUpstream(
     return remembered;
   }
   // Few commands name one, and reading the configuration takes libraries that load slowly.
-  const { upstreamName } = await import("./connect/service-config.ts");
-  const typed = upstreamName(context, named);
+  const { upstreamName } = await import("../config/load.ts");
+  const choice = { file: context.global.config, cwd: context.cwd };
+  const typed = upstreamName(choice, named);
   const isAnother = ({ name }: UpstreamChoice) => {
     if (name === typed) return false;
     try {
-      return upstreamName(context, name) !== typed;
+      return upstreamName(choice, name) !== typed;
     } catch {
       return true;
     }

@@ -66,6 +66,15 @@ export function readConfig(choice: ConfigChoice): { config: Config; found: Found
   return { config, found: fields.length === 0 ? null : { path: source, text, fields } };
 }
 
+/**
+ * Returns the name of the provider that a name in `--upstream` stands for. Throws `USAGE` for a name that is not known. It
+ * asks for no consent.
+ */
+export function upstreamName(choice: Pick<ConfigChoice, "file" | "cwd">, upstream: string): string {
+  const { config } = readConfig({ file: choice.file, cwd: choice.cwd, upstream, replay: null });
+  return config.providers[0]?.name ?? upstream;
+}
+
 function readConfigFile({ file, cwd }: ConfigChoice): {
   value: unknown;
   text: string | null;

@@ -1,7 +1,7 @@
 import { lstat, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
-import { loadConfig, parseConfig, readConfig } from "../../config/load.ts";
+import { loadConfig, parseConfig } from "../../config/load.ts";
 import type { ConfigChoice } from "../../config/paths.ts";
 import type { Role } from "../../config/roles.ts";
 import type { Config } from "../../config/schema.ts";
@@ -134,18 +134,6 @@ export function configChoice({
     ...(replay === undefined ? {} : { replay }),
     replaced: Object.entries(typed).flatMap(([field, value]) => (value === undefined ? [] : [field])),
   };
-}
-
-/**
- * Returns the name of the provider that a name in `--upstream` stands for. Throws `USAGE` for a name that is not known. It
- * reads the configuration without asking for consent.
- */
-export function upstreamName(
-  context: Pick<CommandContext, "cwd" | "global" | "options">,
-  named: string,
-): string {
-  const { config } = readConfig({ ...configChoice(context), upstream: named, replay: null });
-  return config.providers[0]?.name ?? named;
 }
 
 /** The names of ephemeral directories. */

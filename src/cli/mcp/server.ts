@@ -5,6 +5,7 @@ import { Readable, Writable } from "node:stream";
 import { finished } from "node:stream/promises";
 import { McpServer, type ServerContext } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
+import { upstreamName } from "../../config/load.ts";
 import { agreementsFile, dataDirectoryOf, NO_CONFIG_FILE } from "../../config/paths.ts";
 import { DATA_FILES } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
@@ -15,7 +16,6 @@ import { readVersion } from "../../kernel/package-file.ts";
 import type { CommandContext } from "../command.ts";
 import { openService } from "../connect/connect.ts";
 import type { ServiceConnection, ServiceNeeds } from "../connect/connection.ts";
-import { upstreamName } from "../connect/service-config.ts";
 import { pathOption, textOption, usdOption } from "../options.ts";
 import { toImgbatchError } from "../output/finish.ts";
 import { commandAgain } from "../output/next-step.ts";
@@ -80,7 +80,7 @@ async function openSession(context: CommandContext, closing: AbortSignal) {
   const apiKeyFile = path(global.apiKeyFile);
   const within = { options, cwd, global: { ...global, data: dataDirectory, config, apiKeyFile } };
   const named = textOption(options, "upstream");
-  const upstream = named === undefined ? undefined : upstreamName(within, named);
+  const upstream = named === undefined ? undefined : upstreamName({ file: config, cwd }, named);
   const unitCost = usdOption(options, "unitCost");
   const needs = {
     upstream: upstream === undefined ? null : { name: upstream, isTyped: true },
