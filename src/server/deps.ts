@@ -65,8 +65,11 @@ export interface ApiDeps extends CreateBatchDeps {
   keyHeaders: readonly string[];
   /** Names of OpenAI's clients with the ids of the models that they stand for. A `*` at the end of a name stands for any text. */
   modelNames: Readonly<Record<string, string>>;
-  /** The pixels that a vendor's model of this name takes, for drawings in its place; null when they are not known. */
-  pixelsNamed(name: string): PixelSizes | null;
+  /**
+   * The pixels that a vendor's model of this name takes, for drawings in its place; null when they are not known. A model that
+   * has ended takes those of its successors, too.
+   */
+  pixelsNamed(name: string): { pixels: PixelSizes; hasEnded: boolean } | null;
   realtime: Realtime;
   /** Those of the providers that are used for real time. */
   realtimeOffers: Offers<ItemProvider>;

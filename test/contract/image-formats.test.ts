@@ -77,8 +77,11 @@ describe("pixels that are asked for", () => {
   });
 
   it("are known for names of models that clients still send", () => {
-    expect(pixelsNamed("dall-e-3")).toContain("1792x1024");
-    expect(pixelsNamed("gpt-image-1.5")).toEqual(THREE);
+    expect(pixelsNamed("dall-e-2")).toMatchObject({
+      pixels: ["256x256", "512x512", "1024x1024"],
+      hasEnded: true,
+    });
+    expect(pixelsNamed("gpt-image-1.5")).toEqual({ pixels: THREE, hasEnded: false });
     expect(pixelsNamed("no-such-model")).toBe(null);
   });
 });

@@ -102,10 +102,15 @@ export function pixelsOf(entry: UpstreamEntry): (model: string) => PixelSizes | 
   return (model) => modelFacts(preset, model)?.pixels ?? entry.sizes ?? "any";
 }
 
-/** Returns the pixels that a vendor's model of this name takes, also one that has ended; null when they are not known. */
-export function pixelsNamed(name: string): PixelSizes | null {
+/**
+ * Returns the pixels that a vendor's model of this name takes; null when they are not known. Of a model that has ended,
+ * clients still ask for the name, but have moved on to sizes of its successors.
+ */
+export function pixelsNamed(name: string): { pixels: PixelSizes; hasEnded: boolean } | null {
+  const own = modelFacts(null, name)?.pixels;
+  if (own !== undefined) return { pixels: own, hasEnded: false };
   const ended = VENDORS.map(({ gone }) => gone?.[name]).find((pixels) => pixels !== undefined);
-  return modelFacts(null, name)?.pixels ?? ended ?? null;
+  return ended === undefined ? null : { pixels: ended, hasEnded: true };
 }
 
 /**

@@ -315,7 +315,10 @@ export async function checkRequest(
   const model = modelNamed(deps, group, sent.fields.model ?? null, "realtime");
   const imageLimit = inputImageLimit(deps.realtimeOffers.serving(model.id));
   const facts = deps.realtimeOffers.options(model);
-  const pixels = (facts.areDrawings ? deps.pixelsNamed(sent.fields.model ?? "") : null) ?? facts.pixels;
+  const named = facts.areDrawings ? deps.pixelsNamed(sent.fields.model ?? "") : null;
+  const size = readSize(sent.fields.size ?? "auto");
+  const isOther = named?.hasEnded === true && (size === null || !makesPixels(named.pixels, size));
+  const pixels = named === null || isOther ? facts.pixels : named.pixels;
   return checkFields(deps, { model, imageLimit, facts: { ...facts, pixels } }, sent);
 }
 

@@ -65,7 +65,7 @@ describe("the size of an image", () => {
       [undefined, "256x256", ""],
       [undefined, "4096x4096", "2048x2048"],
       ["gpt-image-1.5", "1792x1024", "1536x1024"],
-      ["dall-e-3", "1536x1024", "1792x1024"],
+      ["dall-e-3", "1536x1025", "1536x1024"],
       ["gpt-image-2", "1024x1025", "1024x1024"],
     ] as const) {
       const answer = await generate(service, {
