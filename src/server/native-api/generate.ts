@@ -310,9 +310,10 @@ export const generateOperations: readonly Operation[] = [
     parameters: ["Model", "RequestKey", "MaxCost"],
     answers: {
       200: {
-        description: "The image. A response without an `inlineData` part has none, and costs nothing.",
+        description:
+          "The image. A response without an `inlineData` part has none, and costs nothing. The header `x-imgbatch-ignored` names the fields of the request that have no effect.",
         schema: "GenerateContentAnswer",
-        headers: ["RequestReplayed", "Ignored"],
+        headers: ["RequestReplayed"],
       },
     },
     handler: (deps) => generate(deps, { isStream: false }),
@@ -327,7 +328,7 @@ export const generateOperations: readonly Operation[] = [
       200: {
         description: "Parts of the answer, the last with `finishReason`; or an error, which ends the stream.",
         streamOf: "GenerateContentAnswer",
-        headers: ["RequestReplayed", "Ignored"],
+        headers: ["RequestReplayed"],
       },
     },
     handler: (deps) => generate(deps, { isStream: true }),

@@ -305,10 +305,11 @@ const errors: readonly ServiceErrorCode[] = [
 
 const answers: Record<number, Answer> = {
   200: {
-    description: "The images that were made; with `stream`, an event for each of them.",
+    description:
+      "The images that were made; with `stream`, an event for each of them. The header `x-imgbatch-ignored` names the fields of the request that have no effect.",
     schema: "Images",
     eventsOf: "ImageEvent",
-    headers: ["RequestReplayed", "Ignored"],
+    headers: ["RequestReplayed"],
   },
 };
 

@@ -182,11 +182,6 @@ export const RESPONSE_HEADERS: Record<string, ReturnType<typeof head>> = {
     "`true` when this is an earlier batch.",
     text({ const: "true" }),
   ),
-  Ignored: head(
-    "x-imgbatch-ignored",
-    "The fields of the request that have no effect, separated by commas.",
-    text(),
-  ),
   RequestReplayed: head(
     "Idempotency-Replayed",
     "With an `Idempotency-Key`: whether this answer was given before. `X-Imgbatch-May-Be-Paid-Twice: true` stands beside it when an upstream may have been paid for an earlier run of the request, too.",
