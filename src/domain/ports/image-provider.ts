@@ -69,7 +69,7 @@ export interface AskedOptions {
 }
 
 /** The API of a vendor whose fields a request or an answer has. */
-export type VendorApi = "native" | "openai";
+type VendorApi = "native" | "openai";
 
 /**
  * What a request to a vendor's API says beyond the fields of `ImageRequest`. An upstream of the same API gets these fields
