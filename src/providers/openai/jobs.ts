@@ -50,6 +50,7 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
       tiers: "any",
       pixelsOf: pixelsOf(entry),
       options: ["quality", "background", "mask"],
+      api: "openai",
     },
     // All requests of a job have one address.
     splitsReferences: true,

@@ -106,6 +106,7 @@ describe("a request in the form of OpenAI Images", () => {
       tiers: "any",
       pixelsOf: expect.any(Function),
       options: ["quality", "background", "mask"],
+      api: "openai",
     });
   });
 
@@ -238,6 +239,7 @@ describe("an answer in the form of OpenAI Images", () => {
       modelVersion: "painter-3",
       usage: null,
       notes: [],
+      answer: { api: "openai", fields: { data: [{}, {}, {}, {}, {}, {}] } },
     });
     expect(server.seen[1]).toMatchObject({ method: "GET", url: "/images/1" });
     expect(server.seen[1]?.headers.authorization).toBe(`Bearer ${KEY}`);
