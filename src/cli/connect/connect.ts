@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
+import { goOn } from "../../client/batches.ts";
 import { createServiceHttp } from "../../client/service-http.ts";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf, type PricedModel } from "../../config/paths.ts";
@@ -223,6 +224,7 @@ export async function withService<T>(
         throw explainRefused(explainUnlisted(error, connection), connection);
       context.output.warn("the service of the other process has ended; going on without it");
     } finally {
+      if (connection.kind === "running") await connection.leave();
       if (connection.kind === "embedded") await connection.close();
     }
   }
@@ -252,11 +254,16 @@ function toService(connection: ServiceConnection, context: CommandContext): Conn
   if (connection.kind === "remote")
     return {
       ...{ ...common, http, identity: baseUrl, upstream: null, noteDrawings: () => {} },
+      stopsWithCommand: false,
+      goOn: async (id) => void (await goOn(http, id, false)),
       ...(providers === undefined ? {} : { providers }),
     };
-  const { dataDirectory, upstream, noteDrawings } = connection;
+  const { dataDirectory, upstream, noteDrawings, goOn: name } = connection;
   return {
     ...common,
+    goOn: name,
+    ...(connection.kind === "embedded" ? { pause: connection.pause } : {}),
+    stopsWithCommand: connection.kind === "embedded" || connection.endsWithCommand,
     ...{ identity: EMBEDDED, dataDirectory, upstream, noteDrawings, providers: connection.providers },
     http: kind === "running" ? endingWithItsCommand(http) : http,
     readsConfiguration: kind === "embedded",
