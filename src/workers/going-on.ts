@@ -1,11 +1,17 @@
 import { isTerminal } from "../contract/statuses.ts";
+import type { Stores } from "../domain/ports/stores.ts";
 import type { GoesOn } from "../domain/records.ts";
-import type { WorkerDeps } from "./deps.ts";
+import type { Clock } from "../kernel/clock.ts";
+import type { Log } from "../kernel/log.ts";
 
 /** A command that names a batch at the service of another command says so again within this time, or the batch stops. */
-export const NAMED_MS = 6000;
+const NAMED_MS = 6000;
 
-type Deps = Pick<WorkerDeps, "stores" | "clock" | "log">;
+interface Deps {
+  stores: Stores;
+  clock: Clock;
+  log: Log;
+}
 
 /**
  * Decides which batches may be worked on: the only place that does.
