@@ -362,7 +362,7 @@ async function describeDryRun(
 ): Promise<CommandResult> {
   const { plan, shownDir } = work;
   const start = await chooseStart(work, checkDirectory);
-  const { state, update, images, openImages } = start;
+  const { state, update, images, openImages, unmadeImages } = start;
   const { chunks, items, request } = plan;
   budget.approve(images);
   const facts = {
@@ -384,6 +384,9 @@ async function describeDryRun(
     const lines = [
       start.kind === "run" ? "the run was updated to these prompts" : describeChanges(update),
       `${counted(images.length, "image")} to make with ${usedModels(models, images)}`,
+      ...(unmadeImages === 0
+        ? []
+        : [`${unmadeImages} of them are of prompts that are the same, and were not made yet`]),
       ...(openImages === 0
         ? []
         : [`${openImages} of them are of the earlier submission, which is finished first`]),
