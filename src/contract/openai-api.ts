@@ -246,6 +246,7 @@ const OPENAI_BATCH_STATES = [
   "completed",
   "failed",
   "expired",
+  "cancelling",
   "cancelled",
 ] as const;
 

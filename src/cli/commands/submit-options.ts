@@ -1,7 +1,9 @@
+import { statSync } from "node:fs";
 import { basename, extname, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
-import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { FIXED_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
+import { shellWord } from "../../kernel/command-line.ts";
 import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";
@@ -91,6 +93,7 @@ export function readSubmitOptions(context: CommandContext) {
   }
   const shownDir = read.pathOption(options, "output") ?? defaultRunDirectory(files[0] ?? "-");
   if (shownDir === "") throw new ImgbatchError("USAGE", "--output: name a directory.");
+  requireDirectory(resolve(cwd, shownDir), shownDir);
   const isNew = read.flagOption(options, "new");
   const dryRun = read.flagOption(options, "dryRun");
   const isExpanded = read.flagOption(options, "expand");
@@ -117,8 +120,8 @@ export function readSubmitOptions(context: CommandContext) {
     dir: resolve(cwd, shownDir),
     /** The directory for messages: relative if it was typed so. */
     shownDir,
-    count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
-    stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
+    count: read.wholeOption(options, "count", { min: 1, max: WIDEST_LIMITS.outputCountPerItem }) ?? 1,
+    format: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
     mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? "image/png",
     metadata: metadataOption(options),
     /** What all lines ask for that do not say so themselves. */
@@ -133,8 +136,24 @@ export function readSubmitOptions(context: CommandContext) {
     names: read.choiceOption(options, "names", NAMINGS) ?? "auto",
     explicitKey,
     ...readRunOptions(options),
-    limits: limitsOption(options),
+    /** Puts the typed size of a batch over the limits of a service. */
+    limitsFor: limitsOption(options),
   };
+}
+
+/** Throws `USAGE` where a file is in the place of the output directory. */
+export function requireDirectory(dir: string, shownDir: string): void {
+  if (!isFile(dir)) return;
+  const advice = `name a directory, such as --output ${shellWord(`${shownDir}-images`)}`;
+  throw new ImgbatchError("USAGE", `--output: ${shownDir} is a file.`, { param: "--output", advice });
+}
+
+function isFile(path: string): boolean {
+  try {
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
 }
 
 function stemOf(file: string): string | null {
@@ -144,10 +163,10 @@ function stemOf(file: string): string | null {
 
 const MOST_IN_A_BATCH = 10_000;
 
-function limitsOption(options: read.TypedOptions): Limits {
+function limitsOption(options: read.TypedOptions): (limits: Limits) => Limits {
   const most = read.wholeOption(options, "maxBatch", { min: 1, max: MOST_IN_A_BATCH });
-  if (most === undefined) return DEFAULT_LIMITS;
-  return { ...DEFAULT_LIMITS, itemsPerBatch: most, outputImagesPerBatch: most };
+  if (most === undefined) return (limits) => limits;
+  return (limits) => ({ ...limits, itemsPerBatch: most, outputImagesPerBatch: most });
 }
 
 function metadataOption(options: read.TypedOptions): Record<string, string> | null {

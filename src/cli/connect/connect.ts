@@ -1,14 +1,17 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
+import { goOn } from "../../client/batches.ts";
 import { createServiceHttp } from "../../client/service-http.ts";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf, type PricedModel } from "../../config/paths.ts";
 import type { Config } from "../../config/schema.ts";
-import { identityOf, type ProviderIdentity } from "../../contract/data-directory.ts";
+import { identityOf, keyProblem, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { DEFAULT_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { named } from "../../contract/waiting.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
 import type { Attempt, Http } from "../../http/http.ts";
+import { environmentProxies } from "../../http/proxies.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
 import { microsToNumber } from "../../kernel/money.ts";
@@ -82,6 +85,21 @@ export async function serviceToExpect(
 }
 
 /**
+ * Returns the limits that prompts are checked against when they are read: those of the embedded service, by its configuration;
+ * else only what no service takes, since the service itself announces its own. What is wrong with the configuration is
+ * reported when the service is used.
+ */
+export async function expectedLimits(
+  { global, cwd }: Pick<CommandContext, "global" | "cwd">,
+  upstream: UpstreamChoice | null,
+): Promise<Limits> {
+  const settings = await settingsOf(global, { upstream }, cwd).catch(() => null);
+  if (settings === null || settings.baseUrl !== null) return WIDEST_LIMITS;
+  const running = await findRunning(settings.dataDirectory).catch(() => null);
+  return running === null ? (settings.config?.limits ?? DEFAULT_LIMITS) : WIDEST_LIMITS;
+}
+
+/**
  * Returns a function that finds the service of commands: the named one, else the one that runs on the data directory, or
  * null while none runs. Starts nothing. Throws `API_KEY_REQUIRED` for a named service without a key.
  */
@@ -127,6 +145,7 @@ async function settingsOf(global: GlobalOptions, needs: Partial<ServiceNeeds>, c
   const named = chosen ?? config?.baseUrl ?? null;
   const baseUrl = named === null ? null : checkedUrl(named);
   if (baseUrl !== null && upstream?.isTyped) throw upstreamElsewhere(baseUrl);
+  if (baseUrl !== null) environmentProxies(new URL(baseUrl));
   return { environment, config, dataDirectory, baseUrl };
 }
 
@@ -163,10 +182,8 @@ async function readApiKey(global: GlobalOptions, environment: Environment, input
     throw new ImgbatchError("API_KEY_REQUIRED", message);
   }
   if (key === "") throw new ImgbatchError("API_KEY_REQUIRED", `No API key: ${sourceOf(global)} is empty.`);
-  // fetch throws an error that shows the key if the key cannot be a header value.
-  if (!/^[\x21-\x7e]+$/.test(key)) {
-    throw new ImgbatchError("INVALID_API_KEY", "The API key contains characters that no key has.");
-  }
+  const problem = keyProblem(sourceOf(global), key);
+  if (problem !== null) throw new ImgbatchError("INVALID_API_KEY", `${problem}.`);
   return key;
 }
 
@@ -198,8 +215,9 @@ async function readPipedKey({ stdin, signal }: Input): Promise<string> {
   return new TextDecoder().decode(await readAll(stdin, signal)).trim();
 }
 
-function sourceOf({ apiKeyFile }: GlobalOptions): string {
-  return apiKeyFile === undefined ? "standard input (--api-key-stdin)" : `${apiKeyFile} (--api-key-file)`;
+function sourceOf({ apiKeyFile, apiKeyStdin }: GlobalOptions): string {
+  if (apiKeyFile !== undefined) return `${apiKeyFile} (--api-key-file)`;
+  return apiKeyStdin ? "standard input (--api-key-stdin)" : "IMGBATCH_API_KEY";
 }
 
 /** A service of another process may end at any time. Then another is found or started, at most this often. */
@@ -223,6 +241,7 @@ export async function withService<T>(
         throw explainRefused(explainUnlisted(error, connection), connection);
       context.output.warn("the service of the other process has ended; going on without it");
     } finally {
+      if (connection.kind === "running") await connection.leave();
       if (connection.kind === "embedded") await connection.close();
     }
   }
@@ -252,11 +271,16 @@ function toService(connection: ServiceConnection, context: CommandContext): Conn
   if (connection.kind === "remote")
     return {
       ...{ ...common, http, identity: baseUrl, upstream: null, noteDrawings: () => {} },
+      stopsWithCommand: false,
+      goOn: async (id) => void (await goOn(http, id, false)),
       ...(providers === undefined ? {} : { providers }),
     };
-  const { dataDirectory, upstream, noteDrawings } = connection;
+  const { dataDirectory, upstream, noteDrawings, goOn: name } = connection;
   return {
     ...common,
+    goOn: name,
+    ...(connection.kind === "embedded" ? { pause: connection.pause } : {}),
+    stopsWithCommand: connection.kind === "embedded" || connection.endsWithCommand,
     ...{ identity: EMBEDDED, dataDirectory, upstream, noteDrawings, providers: connection.providers },
     http: kind === "running" ? endingWithItsCommand(http) : http,
     readsConfiguration: kind === "embedded",

@@ -1,12 +1,17 @@
+import { goOn, stopGoing } from "../../client/batches.ts";
+import { createServiceHttp } from "../../client/service-http.ts";
 import type { Config } from "../../config/schema.ts";
 import {
   identityOf,
   isProceduralOnly,
+  keyProblemOf,
   type ProviderIdentity,
   secretVariables,
 } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readStorageEnvironment, secretOf } from "../../environment.ts";
+import { isPrivateHost } from "../../http/addresses.ts";
+import { environmentProxies } from "../../http/proxies.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { PRESETS } from "../../providers/catalogue/catalogue.ts";
@@ -14,7 +19,7 @@ import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command.ts";
 import { isInterruption } from "../interruption.ts";
 import { paidRequestsNote } from "../terminal.ts";
-import type { DisabledProvider, ServiceConnection, ServiceNeeds } from "./connection.ts";
+import type { DisabledProvider, ReachableService, ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { findRunning } from "./running-service.ts";
 
 /** Running items get this long at the end of a command; then they are parked for the next one. */
@@ -57,11 +62,21 @@ export async function connectEmbedded(
     const running = await findRunning(dataDirectory);
     if (running && (running.workers || !needs.workers)) {
       if (wantsImages) requireSameProviders(embedding, running.providers);
-      const { baseUrl, apiKey, confirm, providers } = running;
+      const { baseUrl, apiKey, confirm, providers, endsWithCommand } = running;
       const disabled = () => disabledOf(providers);
       const noteDrawings = drawingsNote(embedding, providers);
       const facts = { dataDirectory, noteDrawings, upstream, providers, disabled };
-      return { baseUrl, apiKey, confirm, kind: "running", isLocal: true, ...facts };
+      const names = namesAt(running, clock);
+      return {
+        baseUrl,
+        apiKey,
+        confirm,
+        kind: "running",
+        isLocal: true,
+        endsWithCommand,
+        ...names,
+        ...facts,
+      };
     }
     requireLocalStorage(embedding.config);
     const config = embedding.config ?? (await defaultConfig());
@@ -77,6 +92,43 @@ export async function connectEmbedded(
     }
     await clock.sleep(OWNER_POLL_MS, signal);
   }
+}
+
+/** How often a command says again which batches it names. The service waits three times as long. */
+const NAME_AGAIN_MS = 2000;
+const LEAVE_TIMEOUT_MS = 2000;
+
+/** Names batches at the service of another process, again and again until the command leaves or the process ends. */
+function namesAt(service: ReachableService, clock: Clock) {
+  const { baseUrl, apiKey, confirm } = service;
+  const http = createServiceHttp({
+    ...{ baseUrl, apiKey, clock, random: Math.random },
+    ...(confirm === undefined ? {} : { confirm }),
+  });
+  const names = new Set<string>();
+  const leaving = new AbortController();
+  const nameAgain = async () => {
+    while (names.size > 0) {
+      await clock.sleep(NAME_AGAIN_MS, leaving.signal);
+      for (const id of names) {
+        const batch = await goOn(http, id, true, leaving.signal).catch(() => null);
+        if (batch?.isDone) names.delete(id);
+      }
+    }
+  };
+  return {
+    goOn: async (id: string) => {
+      await goOn(http, id, true, leaving.signal);
+      names.add(id);
+      if (names.size === 1) nameAgain().catch(() => {});
+    },
+    leave: async () => {
+      leaving.abort();
+      const signal = AbortSignal.timeout(LEAVE_TIMEOUT_MS);
+      await Promise.all([...names].map((id) => stopGoing(http, id, signal).catch(() => {})));
+      names.clear();
+    },
+  };
 }
 
 async function defaultConfig(): Promise<Config> {
@@ -102,7 +154,7 @@ async function startOwn({
     config,
     dataDirectory,
     address: { host: "127.0.0.1", port: 0 },
-    announceUrl: false,
+    endsWithCommand: true,
     workers: needs.workers,
     log: createLog({ level: "warn", forPeople: true, write: (line) => output.note(line.trimEnd()) }),
   });
@@ -114,6 +166,7 @@ async function startOwn({
     isLocal: true,
     failed: service.failed,
     disabled: () => disabledNow(service),
+    goOn: service.goOn,
     paidRequests,
     pause: service.pause,
     close: async () => {
@@ -181,8 +234,12 @@ function drawingsNote({ output, needs }: Embedding, providers: readonly Provider
   };
 }
 
-/** Throws `API_KEY_REQUIRED`, naming the variables, if no provider can make images because each lacks its key. */
+/**
+ * Throws `USAGE` for a proxy of the environment that is none and would be asked, `INVALID_API_KEY` for a key that cannot be
+ * sent, and `API_KEY_REQUIRED`, naming the variables, if no provider can make images because each lacks its key.
+ */
 export function requireKeys({ providers }: Pick<Config, "providers">): void {
+  requireSendableKeys({ providers });
   const missing = providers.map((entry) => secretVariables(entry).filter((name) => secretOf(name) === null));
   if (providers.length === 0 || missing.some((names) => names.length === 0)) return;
   const names = [...new Set(missing.flat())];
@@ -191,6 +248,24 @@ export function requireKeys({ providers }: Pick<Config, "providers">): void {
   const message = `${names.join(" and ")} ${are} not set: images by ${whose} need ${names.length === 1 ? "it" : "them"}. Nothing was sent.`;
   const advice = `${names.map((name) => `export ${name}=<your key>`).join("; ")}, then run the same command again`;
   throw new ImgbatchError("API_KEY_REQUIRED", message, { advice });
+}
+
+/**
+ * Throws `USAGE` for a proxy that is none, and `INVALID_API_KEY` for a key that holds characters that cannot be sent. With
+ * `mayLackKeys` only if all providers have such keys: the others go on without those.
+ */
+export function requireSendableKeys({ providers }: Pick<Config, "providers">, mayLackKeys = false): void {
+  for (const entry of providers) {
+    if (!("baseUrl" in entry) || isPrivateHost(new URL(entry.baseUrl).hostname)) continue;
+    environmentProxies(new URL(entry.baseUrl));
+  }
+  const problems = providers.map((entry) => ({ entry, problem: keyProblemOf(entry, secretOf) }));
+  const first = problems.find(({ problem }) => problem !== null);
+  if (first === undefined || (mayLackKeys && problems.some(({ problem }) => problem === null))) return;
+  const again = secretVariables(first.entry).map((name) => `export ${name}=<your key>`);
+  throw new ImgbatchError("INVALID_API_KEY", `${first.problem}. Nothing was sent.`, {
+    advice: `copy the key once more: ${again.join("; ")}; then run the same command again`,
+  });
 }
 
 /** Returns how to get real images: with a well-known key that is in the environment, else with that of the first preset. */
