@@ -7,6 +7,7 @@ import { dataDirectoryOf, type PricedModel } from "../../config/paths.ts";
 import type { Config } from "../../config/schema.ts";
 import { identityOf, keyProblem, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { DEFAULT_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { named } from "../../contract/waiting.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
 import type { Attempt, Http } from "../../http/http.ts";
@@ -81,6 +82,21 @@ export async function serviceToExpect(
     return firstBatchModel(config ?? (configSchema.parse({}) as Config));
   };
   return { providers, firstModel };
+}
+
+/**
+ * Returns the limits that prompts are checked against when they are read: those of the embedded service, by its configuration;
+ * else only what no service takes, since the service itself announces its own. What is wrong with the configuration is
+ * reported when the service is used.
+ */
+export async function expectedLimits(
+  { global, cwd }: Pick<CommandContext, "global" | "cwd">,
+  upstream: UpstreamChoice | null,
+): Promise<Limits> {
+  const settings = await settingsOf(global, { upstream }, cwd).catch(() => null);
+  if (settings === null || settings.baseUrl !== null) return WIDEST_LIMITS;
+  const running = await findRunning(settings.dataDirectory).catch(() => null);
+  return running === null ? (settings.config?.limits ?? DEFAULT_LIMITS) : WIDEST_LIMITS;
 }
 
 /**
