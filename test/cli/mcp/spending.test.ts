@@ -3,7 +3,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { Spending } from "../../../src/cli/mcp/spending.ts";
-import { ImgbatchError } from "../../../src/contract/errors.ts";
+import type { ImgbatchError } from "../../../src/contract/errors.ts";
 import type { Http } from "../../../src/http/http.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { newBatch, newRunState, writeRunState } from "../../../src/runs/directory/run-state.ts";
@@ -130,7 +130,14 @@ async function world() {
 }
 
 const step = fc.oneof(
-  { weight: 4, arbitrary: fc.record({ do: fc.constant("begin" as const), run: fc.nat(RUNS - 1), wanted: fc.integer({ min: 0, max: 6 }) }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      do: fc.constant("begin" as const),
+      run: fc.nat(RUNS - 1),
+      wanted: fc.integer({ min: 0, max: 6 }),
+    }),
+  },
   { weight: 9, arbitrary: fc.record({ do: fc.constant("step" as const), which: fc.nat(9) }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("kill" as const), sends: fc.boolean() }) },
 );
@@ -154,6 +161,6 @@ it("[MCP-3] agents never spend more than the total, however their calls interlea
       }
       expect(await spent()).toBe(paid());
     }),
-    fuzzRuns(40),
+    { numRuns: fuzzRuns(300) },
   );
 }, 60_000);
