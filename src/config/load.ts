@@ -8,7 +8,7 @@ import { inWords } from "../contract/limits.ts";
 import type { ProviderEntry, ReplayEntry } from "../contract/provider-entries.ts";
 import { programName } from "../kernel/command-line.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
-import { makeDirectory, writeFileDurably } from "../kernel/files.ts";
+import { makeDirectory, readRegularFile, writeFileDurably } from "../kernel/files.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { fieldsOf, isObject } from "../kernel/json.ts";
 import { findPreset, modelEntries, type Preset, UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
@@ -56,6 +56,9 @@ export function readConfig(choice: ConfigChoice): { config: Config; found: Found
   return { config, found: fields.length === 0 ? null : { path: source, text, fields } };
 }
 
+/** More than any configuration has. */
+const MOST_FOUND_BYTES = 16 * 1024 * 1024;
+
 function readConfigFile({ file, cwd }: ConfigChoice): {
   value: unknown;
   text: string | null;
@@ -64,11 +67,16 @@ function readConfigFile({ file, cwd }: ConfigChoice): {
   const path = resolve(cwd, file ?? CONFIG_FILE);
   let text: string;
   try {
-    text = readFileSync(path, "utf8");
+    // A file that was named may be a pipe. A stranger's must not hang the command, or fill the memory.
+    text =
+      file === undefined ? readRegularFile(path, MOST_FOUND_BYTES).toString() : readFileSync(path, "utf8");
   } catch (error) {
     const isMissing = (error as NodeJS.ErrnoException).code === "ENOENT";
     if (isMissing && file === undefined) return { value: {}, text: null, source: "built-in defaults" };
-    throw new ImgbatchError("INVALID_CONFIG", `${path}: cannot be read`, { cause: error });
+    const why: Record<string, string> = { EINVAL: ": it is not a file", EFBIG: ": it is too large" };
+    const { code = "" } = error as NodeJS.ErrnoException;
+    const message = `${path}: cannot be read${why[code] ?? ""}`;
+    throw new ImgbatchError("INVALID_CONFIG", message, { cause: error });
   }
   const errors: ParseError[] = [];
   const value: unknown = parseJsonc(text, errors, { allowTrailingComma: true });

@@ -151,6 +151,37 @@ const isLink = (path: string) =>
     () => false,
   );
 
+/**
+ * Opens a file for reading and returns its descriptor. Throws system errors: `EINVAL` for anything but a file or directory: a FIFO would wait
+ * for a writer, and a device may never end.
+ */
+export function openRegularFile(path: string): number {
+  const descriptor = fs.openSync(path, fs.constants.O_RDONLY | (fs.constants.O_NONBLOCK ?? 0));
+  const facts = fs.fstatSync(descriptor);
+  if (facts.isFile()) return descriptor;
+  fs.closeSync(descriptor);
+  const code = facts.isDirectory() ? "EISDIR" : "EINVAL";
+  throw Object.assign(new Error(`${code}: not a file, open '${path}'`), { code, path });
+}
+
+/** Reads a whole file. Throws system errors: those of `openRegularFile`, and `EFBIG` for a file above `maxBytes`. */
+export function readRegularFile(path: string, maxBytes: number): Buffer {
+  const descriptor = openRegularFile(path);
+  try {
+    const { size } = fs.fstatSync(descriptor);
+    if (size > maxBytes)
+      throw Object.assign(new Error(`EFBIG: ${size} bytes, open '${path}'`), { code: "EFBIG", path });
+    return fs.readFileSync(descriptor);
+  } finally {
+    fs.closeSync(descriptor);
+  }
+}
+
+/** Reads a file in pieces, with the errors of `openRegularFile`. */
+export async function* regularFilePieces(path: string): AsyncGenerator<Buffer> {
+  yield* fs.createReadStream(path, { fd: openRegularFile(path) });
+}
+
 /** Returns a text that differs from that of any later file of the same name. Null when the file is missing. */
 export function fileIdentity(path: string): string | null {
   const stats = statSync(path, { bigint: true, throwIfNoEntry: false });

@@ -1,8 +1,10 @@
+import { execFileSync } from "node:child_process";
 import {
   existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -193,6 +195,38 @@ describe("a configuration that only the working directory names", () => {
         expect([args, (await run(args)).code]).toEqual([args, 3]);
     }
     expect(connections).toBe(0);
+  });
+
+  it("a pipe, or a link to a device, in the place of a file is an error, and is never read", async () => {
+    const place = (name: string, make: (path: string) => void) => {
+      const path = join(cwd, name);
+      rmSync(path, { force: true, recursive: true });
+      make(path);
+    };
+    const kinds = [
+      (path: string) => execFileSync("mkfifo", [path]),
+      (path: string) => symlinkSync("/dev/zero", path),
+    ];
+    for (const make of kinds) {
+      place("imgbatch.config.json", make);
+      for (const args of [["list"], ["submit", "p.jsonl", "-o", "out"], ["doctor"]])
+        expect([args, await run(args)]).toMatchObject([args, { code: 2 }]);
+      expect((await run(["list"])).stderr).toContain(
+        "imgbatch.config.json: cannot be read: it is not a file",
+      );
+    }
+    rmSync(join(cwd, "imgbatch.config.json"));
+    expect((await run(["submit", "p.jsonl", "-o", "out"])).code).toBe(0);
+    for (const make of kinds) {
+      for (const name of ["out/imgbatch.json", "out/results.jsonl", "out/input.jsonl"]) {
+        const whole = readFileSync(join(cwd, name));
+        place(name, make);
+        const { code } = await run(["status", "out"]);
+        expect([name, code]).toEqual([name, name === "out/imgbatch.json" ? 9 : 0]);
+        rmSync(join(cwd, name));
+        writeFileSync(join(cwd, name), whole);
+      }
+    }
   });
 
   it("[CONF-6] what is typed or in the environment is consent itself, and to nothing else", async () => {

@@ -1,4 +1,4 @@
-import { closeSync, constants, createReadStream, openSync, readSync } from "node:fs";
+import { closeSync, constants, openSync, readSync } from "node:fs";
 import { copyFile, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
@@ -6,7 +6,7 @@ import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { BACKGROUNDS, MOST_SEED, SIZE_TIERS } from "../../contract/image-formats.ts";
 import { expandedCustomIds } from "../../contract/limits.ts";
-import { makeDirectory, PARTIAL_SUFFIX, writeFileDurably } from "../../kernel/files.ts";
+import { makeDirectory, PARTIAL_SUFFIX, regularFilePieces, writeFileDurably } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { readLines } from "../../prompts/lines.ts";
 import { optionFields, seedOf } from "../../prompts/options.ts";
@@ -147,7 +147,7 @@ export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunI
   let hasReferences = false;
   let start = 0;
   try {
-    for await (const { number, text, bytes, problem } of readLines(createReadStream(path), MAX_LINE_BYTES)) {
+    for await (const { number, text, bytes, problem } of readLines(regularFilePieces(path), MAX_LINE_BYTES)) {
       const range = { number, start, bytes };
       start += bytes + 1;
       const line = parseLine(text);

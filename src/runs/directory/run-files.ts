@@ -1,11 +1,12 @@
 import { createHash, randomBytes } from "node:crypto";
+import { constants } from "node:fs";
 import { lstat, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
 import type { z } from "zod";
 import { removeFile, saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { HEADER_BYTES, readImageHeader } from "../../contract/image-formats.ts";
+import { HEADER_BYTES, readImageHeader, shownSize } from "../../contract/image-formats.ts";
 import { makeDirectory, PARTIAL_SUFFIX, syncDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { createYield } from "../../kernel/pacing.ts";
 import { IMAGES_FOLDER } from "./names.ts";
@@ -119,8 +120,9 @@ export async function inspect(
     mismatch(expected, { sha256, bytes: size, crc32: crc }) ??
     (header === null ? "is not a PNG, JPEG or WebP image" : null);
   if (problem !== null || header === null) throw new ImgbatchError("VERIFY_FAILED", `${name} ${problem}.`);
+  const shown = shownSize(header);
   return {
-    file: { sha256, bytes: size, mime_type: header.mimeType, width: header.widthPx, height: header.heightPx },
+    file: { sha256, bytes: size, mime_type: header.mimeType, width: shown.widthPx, height: shown.heightPx },
     verified: expected.sha256 !== null ? "sha256" : expected.crc32 !== null ? "crc32" : null,
   };
 }
@@ -172,8 +174,10 @@ export async function readFacts(
   const piece = Buffer.allocUnsafe(PIECE_BYTES);
   const head: Buffer[] = [];
   let bytes = 0;
-  const file = await open(path, "r");
+  const file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   try {
+    // A FIFO or a device may never end.
+    if (!(await file.stat()).isFile()) throw new Error(`${path} is not a file`);
     for (;;) {
       const { bytesRead } = await file.read(piece, 0, PIECE_BYTES, null);
       if (bytesRead === 0) break;

@@ -7,6 +7,7 @@ import {
   SIZE_TIERS,
   type SizePx,
   type SizeTier,
+  shownSize,
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
@@ -17,7 +18,6 @@ import {
   receiveImage,
   type SentImage,
   type SentTexts,
-  shownSize,
 } from "../../domain/images/sent-image.ts";
 import {
   MAX_INPUT_IMAGES,
