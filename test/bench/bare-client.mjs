@@ -1,9 +1,15 @@
+import { setTimeout } from "node:timers/promises";
 import { Agent } from "undici";
 import { timed } from "./measure.mjs";
 
+/** The tries of one request, and the pause before the second one, as the AI SDK has them. */
+const TRIES = 3;
+const PAUSE_MS = 2000;
+
 /**
  * Sends requests as the service does for items without references, reads the answers and drops them: the least that a
- * program can do here. Returns how long it took, in ms.
+ * program can do here. A refused request is sent again as the AI SDK does it: after the announced pause, else after 2 s, then
+ * 4 s. Returns how long it took, in ms.
  */
 export async function runBareClient({ baseUrl, path, images, concurrency }) {
   const agent = new Agent({ connections: concurrency, headersTimeout: 0, bodyTimeout: 0 });
@@ -13,8 +19,13 @@ export async function runBareClient({ baseUrl, path, images, concurrency }) {
     while (next < images) {
       const text = `picture ${next++}`;
       const body = JSON.stringify({ contents: [{ role: "user", parts: [{ text }] }] });
-      const answer = await agent.request({ origin: baseUrl, path, method: "POST", headers, body });
-      await answer.body.arrayBuffer();
+      for (let tries = 1; tries <= TRIES; tries++) {
+        const answer = await agent.request({ origin: baseUrl, path, method: "POST", headers, body });
+        await answer.body.arrayBuffer();
+        if (answer.statusCode === 200) break;
+        const announcedMs = 1000 * Number(answer.headers["retry-after"] ?? Number.NaN);
+        await setTimeout(Number.isNaN(announcedMs) ? PAUSE_MS * 2 ** (tries - 1) : announcedMs);
+      }
     }
   };
   try {
