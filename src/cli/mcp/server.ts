@@ -13,6 +13,7 @@ import { readEnvironment } from "../../environment.ts";
 import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { microsToDecimal, microsToNumber, upToCents } from "../../kernel/money.ts";
 import { readVersion } from "../../kernel/package-file.ts";
+import { formatBytes } from "../../kernel/text.ts";
 import type { CommandContext } from "../command.ts";
 import { openService } from "../connect/connect.ts";
 import type { ServiceConnection, ServiceNeeds } from "../connect/connection.ts";
@@ -31,13 +32,13 @@ export async function serveMcp(context: CommandContext): Promise<void> {
   const closing = new AbortController();
   const { passed, session, service } = await openSession(context, closing.signal);
   const calls = new Map<string, Promise<CallResult>>();
-  const input = Readable.from(context.stdin());
+  const input = Readable.from(boundedLines(context.stdin()));
   const transport = new StdioServerTransport(input, lineWriter(context));
-  const closed = new Promise<void>((resolve) => {
+  const closed = new Promise<void>((resolve, reject) => {
     const close = transport.close.bind(transport);
     transport.close = () => close().finally(resolve);
     // An input that a signal ends does not end for the transport.
-    finished(input).catch(resolve);
+    finished(input).catch((error) => (error instanceof LineTooLong ? reject(error) : resolve()));
   });
   const onerror = (error: Error) => context.output.detail(`mcp: ${error.message}`);
   const handle = serveStdio(() => createServer(session, calls), { transport, onerror });
@@ -57,6 +58,29 @@ export async function serveMcp(context: CommandContext): Promise<void> {
     await service.close();
   }
 }
+
+/** The bytes of a message. Prompts of any number are in files. */
+const MOST_LINE_BYTES = 8 * 1024 * 1024;
+
+class LineTooLong extends ImgbatchError {}
+
+/** Passes on what the client sends. Throws for a message without end: what follows it is not known. */
+async function* boundedLines(stdin: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let bytes = 0;
+  for await (const chunk of stdin) {
+    const end = chunk.lastIndexOf(NEWLINE);
+    bytes = end < 0 ? bytes + chunk.length : chunk.length - end - 1;
+    if (bytes > MOST_LINE_BYTES) {
+      const message = `The client sent a message of more than ${formatBytes(MOST_LINE_BYTES)}; the connection is closed.`;
+      throw new LineTooLong("INVALID_INPUT", message, {
+        advice: "write the prompts into a file and name it",
+      });
+    }
+    yield chunk;
+  }
+}
+
+const NEWLINE = 0x0a;
 
 /** Throws `USAGE` for wrong options. */
 async function openSession(context: CommandContext, closing: AbortSignal) {
