@@ -45,7 +45,7 @@ describe("a configuration that only the working directory names", () => {
     [{ limits: { itemsPerBatch: 201, zipItems: 1 } }, ["limits.itemsPerBatch"]],
     // Of these, 0 means no limit.
     [{ limits: { requestsPerMinute: 0 } }, ["limits.requestsPerMinute"]],
-    [{ models: [{ id: "m" }], simulate: { latencyMs: 1 } }, ["models", "simulate.latencyMs"]],
+    [{ models: [{ id: "m" }], simulate: { latencyMs: 1 } }, ["simulate.latencyMs", "models"]],
     [{ groups: [{ name: "default", rateMultiplier: 0.01 }] }, ["groups"]],
     [{ server: { host: "0.0.0.0", publicUrl: "https://x.example" } }, ["server.host", "server.publicUrl"]],
     [{ replay: "recorded" }, ["replay"]],

@@ -6,10 +6,11 @@ import { finished } from "node:stream/promises";
 import { McpServer, type ServerContext } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
 import { upstreamName } from "../../config/load.ts";
-import { agreementsFile, dataDirectoryOf, NO_CONFIG_FILE } from "../../config/paths.ts";
+import { agreementsFile, cacheDirectory, dataDirectoryOf, NO_CONFIG_FILE } from "../../config/paths.ts";
 import { DATA_FILES } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
+import { confineWrites } from "../../kernel/files.ts";
 import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { microsToDecimal, microsToNumber, upToCents } from "../../kernel/money.ts";
 import { readVersion } from "../../kernel/package-file.ts";
@@ -30,7 +31,7 @@ const INSTRUCTIONS = `imgbatch makes images in bulk. Write prompts into a JSONL 
 /** Serves the Model Context Protocol on standard input and output until the client closes its end, or a signal comes. */
 export async function serveMcp(context: CommandContext): Promise<void> {
   const closing = new AbortController();
-  const { passed, session, service } = await openSession(context, closing.signal);
+  const { passed, session, service, dataDirectory } = await openSession(context, closing.signal);
   const calls = new Map<string, Promise<CallResult>>();
   const input = Readable.from(boundedLines(context.stdin()));
   const transport = new StdioServerTransport(input, lineWriter(context));
@@ -40,12 +41,14 @@ export async function serveMcp(context: CommandContext): Promise<void> {
     // An input that a signal ends does not end for the transport.
     finished(input).catch((error) => (error instanceof LineTooLong ? reject(error) : resolve()));
   });
+  closed.catch(() => {});
   const onerror = (error: Error) => context.output.detail(`mcp: ${error.message}`);
   const handle = serveStdio(() => createServer(session, calls), { transport, onerror });
   // What an earlier start has left unfinished goes on.
   service.connect({ workers: true, images: false, ...passed }).catch((error: unknown) => {
     context.output.note(toImgbatchError(error).message);
   });
+  confineWrites([session.context.cwd, dataDirectory, cacheDirectory()]);
   try {
     await Promise.race([closed, service.failed]);
   } finally {
@@ -56,6 +59,7 @@ export async function serveMcp(context: CommandContext): Promise<void> {
     await handle.close();
     input.destroy();
     await service.close();
+    confineWrites(null);
   }
 }
 
@@ -131,7 +135,7 @@ async function openSession(context: CommandContext, closing: AbortSignal) {
     },
     closing,
   };
-  return { session, service, passed: needs };
+  return { session, service, passed: needs, dataDirectory };
 }
 
 /** The errors that leave what was made to be fetched: a key is missing, or another service has the data directory. */

@@ -6,7 +6,14 @@ import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { BACKGROUNDS, MOST_SEED, SIZE_TIERS } from "../../contract/image-formats.ts";
 import { expandedCustomIds } from "../../contract/limits.ts";
-import { makeDirectory, PARTIAL_SUFFIX, regularFilePieces, writeFileDurably } from "../../kernel/files.ts";
+import {
+  makeDirectory,
+  openRegularFile,
+  PARTIAL_SUFFIX,
+  regularFilePieces,
+  requireWriteRoot,
+  writeFileDurably,
+} from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { readLines } from "../../prompts/lines.ts";
 import { optionFields, seedOf } from "../../prompts/options.ts";
@@ -32,7 +39,15 @@ async function store(reference: PromptReference, target: string): Promise<void> 
   const { path } = reference.source;
   const copy = `${target}${PARTIAL_SUFFIX}`;
   // A reflink where the file system has them. Never a hard link: editing the original would change the copy.
-  await saving(target, () => copyFile(path, copy, constants.COPYFILE_FICLONE));
+  await saving(target, async () => {
+    await copyFile(path, copy, constants.COPYFILE_FICLONE);
+    const descriptor = openRegularFile(copy);
+    try {
+      await requireWriteRoot(descriptor, copy);
+    } finally {
+      closeSync(descriptor);
+    }
+  });
   if (!(await holds(copy, reference.sha256))) {
     await rm(copy, { force: true });
     throw new ImgbatchError("INVALID_INPUT", `${path} changed while it was read; run the command again.`);

@@ -1,6 +1,8 @@
-import { createReadStream } from "node:fs";
+import { constants } from "node:fs";
+import { open } from "node:fs/promises";
 import { dirname, relative, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { openPathBelow } from "../../kernel/files.ts";
 import type { RowSource } from "../../prompts/check-row.ts";
 import { type Options, optionFields } from "../../prompts/options.ts";
 import type { FileLine } from "../../prompts/problems.ts";
@@ -99,7 +101,7 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
   const path = resolve(source.cwd, source.name);
   const isStdin = source.name === STDIN;
   const baseDir = baseOf(source);
-  const bytes = isStdin ? source.stdin() : createReadStream(path, { highWaterMark: PIECE_BYTES });
+  const bytes = isStdin ? source.stdin() : piecesOf(path, rules.root);
   try {
     for await (const prompt of reader.read(file, bytes, isStdin ? (rules.stdinFormat ?? null) : null))
       await keep(prompt, baseDir, input);
@@ -109,6 +111,20 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
     if (code === null) throw error;
     const message = code === "ENOENT" ? "no such file" : `cannot be read (${code})`;
     reader.problems.add({ file, line: null }, null, message);
+  }
+}
+
+/** Reads a prompt file, which may be a pipe. With `root`, the open file must lie below that directory: `EXDEV`. */
+async function* piecesOf(path: string, root: string | undefined): AsyncGenerator<Uint8Array> {
+  const flags = constants.O_RDONLY | (root === undefined ? 0 : (constants.O_NONBLOCK ?? 0));
+  const file = await open(path, flags);
+  try {
+    if (root !== undefined && (await openPathBelow(root, file.fd, path)) === null)
+      throw Object.assign(new Error(`${path} leads out of ${root}`), { code: "EXDEV", syscall: "open" });
+    for await (const piece of file.createReadStream({ highWaterMark: PIECE_BYTES, autoClose: false }))
+      yield piece as Uint8Array;
+  } finally {
+    await file.close();
   }
 }
 
