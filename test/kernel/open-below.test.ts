@@ -41,7 +41,9 @@ it("[MCP-2] prompts and references that lead out once they are open are not read
   const stdin = async function* () {};
   const sources = [{ name: "dir/p.jsonl", cwd: root, stdin }];
   const rules = { limits: DEFAULT_LIMITS, defaultCount: 1, root };
-  await expect(readPromptFiles(sources, rules)).rejects.toThrow("cannot be read (EXDEV)");
+  await expect(readPromptFiles(sources, rules)).rejects.toMatchObject({
+    details: [expect.stringContaining("cannot be read (EXDEV)")],
+  });
   const problems: string[] = [];
   const spec = { path: "dir/a.png", field: "reference_images[0]" } as Parameters<typeof loadReference>[0];
   const options = { baseDir: root, limits: DEFAULT_LIMITS, spool: new Spool(), root };
