@@ -11,12 +11,7 @@ import { didYouMean } from "../kernel/did-you-mean.ts";
 import { makeDirectory, readRegularFile, writeFileDurably } from "../kernel/files.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { fieldsOf, isObject } from "../kernel/json.ts";
-import {
-  findPreset,
-  modelEntries,
-  type Preset,
-  UPSTREAM_NAMES,
-} from "../providers/catalogue/catalogue.ts";
+import { findPreset, modelEntries, type Preset, UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
 import { agreementsFile, CONFIG_FILE, type ConfigChoice, NO_CONFIG_FILE, type PricedModel } from "./paths.ts";
 import { type Config, configSchema, DEFAULT_MODELS } from "./schema.ts";
 import { VENDOR_NAMES } from "./vendors.ts";
