@@ -165,6 +165,10 @@ const entriesSchema = z.strictObject({
         .default(8787)
         .describe("the port that `serve` listens on; 0: a free one"),
       publicUrl: httpUrl.nullable().default(null).describe("the URL under which clients know the service"),
+      corsOrigins: z
+        .array(z.string().regex(/^https?:\/\/[^/*\s]+$/, "must be an origin such as https://app.example.com"))
+        .default([])
+        .describe("the origins of web pages that may call the APIs of images and `/v1beta` from a browser"),
       trustProxy: trustProxySchema.default(false),
     })
     .prefault({})
