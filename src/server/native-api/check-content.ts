@@ -9,6 +9,7 @@ import {
   SIZE_TIERS,
   type SizePx,
   type SizeTier,
+  shownSize,
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native-api.ts";
@@ -19,7 +20,6 @@ import {
   receiveImage,
   type SentImage,
   type SentTexts,
-  shownSize,
 } from "../../domain/images/sent-image.ts";
 import { MAX_INPUT_IMAGES, type ModelEntry, type OptionFacts } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
