@@ -68,10 +68,18 @@ const proceduralSchema = z.strictObject({
   concurrency: z.int().min(1).default(2),
 });
 
+const idempotencyKey = header
+  .nullable()
+  .default(null)
+  .describe(
+    "the header by which the upstream makes an image once, however often it is asked (of another imgbatch: Idempotency-Key): then a request whose answer was lost is sent again; null: it has none",
+  );
+
 /** The vendor's own `generateContent`, or another imgbatch. */
 const nativeSchema = z.strictObject({
   type: z.literal("native"),
   ...remote,
+  idempotencyKey,
   apiVersion: z.string().min(1).default("v1beta"),
   keyHeader: header.default("x-vendorx-api-key"),
 });
@@ -119,6 +127,7 @@ const keyAuth = header.default("bearer").describe('"bearer", or the name of the 
 const openaiSchema = z.strictObject({
   type: z.literal("openai"),
   ...remote,
+  idempotencyKey,
   path: z.string().startsWith("/").default("/images/generations"),
   editPath: z.string().startsWith("/").default("/images/edits"),
   sizeAs: z.enum(["size", "width_height", "aspect_ratio"]).default("size"),

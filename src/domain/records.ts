@@ -331,6 +331,11 @@ export interface RealtimeHoldRecord {
   createdAtMs: number;
   /** The process that answers the request. When it is dead, the others end the hold. */
   worker: string;
+  /** The call of each image that has no task, which counts once when the process is dead. Null or left out: it costs nothing. */
+  lostCall?:
+    | { provider: string; model: string; images: number; isMaybePaidTwice: boolean }
+    | null
+    | undefined;
 }
 
 /** An image that was made in real time and can be fetched by its name for some time, without a key. */

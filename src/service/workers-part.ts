@@ -138,6 +138,7 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
       providers: shared.forBatches,
       offers: offersOf(shared.forBatches),
       outageMs: config.limits.outageHours * HOUR_MS,
+      unknownOutcome: config.limits.unknownOutcome,
       uploads: new Uploads({ stores, blobs, clock }, { ...FIXED_LIMITS, ...config.limits }),
       outputRetentionMs: config.retention.outputHours * HOUR_MS,
     };

@@ -252,7 +252,8 @@ create table realtime_holds (
   account_id text not null references accounts (id),
   amount_micro_usd integer not null check (amount_micro_usd >= 0),
   created_at_ms integer not null,
-  worker text not null
+  worker text not null,
+  lost_call text
 );
 
 create table keyed_requests (

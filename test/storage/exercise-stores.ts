@@ -326,6 +326,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       mimeType: "image/png",
       imageCount: 1,
       error: null,
+      maybePaid: "no",
     } as const;
     await write(async (tx) => {
       await tx.items.claim("b1", { ...claim, token: "t1" });

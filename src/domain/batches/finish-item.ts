@@ -113,8 +113,15 @@ export function finishItem(
     }
     const mimeType = made.images[0]?.facts.mimeType ?? null;
     const facts = { mimeType, imageCount: outputs.length, modelVersion, seed, notes, usage, error: null };
-    const { id, batchId, leaseToken } = item;
-    const outcome = { id, leaseToken, status: "success" as const, ...facts, finishedAtMs: nowMs() };
+    const { id, batchId, leaseToken, maybePaid } = item;
+    const outcome = {
+      id,
+      leaseToken,
+      status: "success" as const,
+      ...facts,
+      maybePaid,
+      finishedAtMs: nowMs(),
+    };
     const call = lastCallFor(batch, item, outputs.length, usage);
     const { isOurs } = await deps.finishes.add(batchId, { ...outcome, batchId, outputs, call });
     if (isOurs) return "success";
@@ -156,6 +163,15 @@ async function recordAll(tx: Transaction, finishes: readonly Finish[]): Promise<
   return finishes.map((finish) => ({ isOurs: isOurs.has(finish) }));
 }
 
+/** Why a person has to decide about an item: the answer of a paid request was lost. */
+const NOT_AGAIN = "It is not asked for again, because it may be paid already.";
+
+/** Returns the failure of an item of which a request was sent that may be paid, for the reason that is given. */
+export function unknownOutcome(why: Pick<ItemError, "message" | "source" | "said">): ItemError {
+  const { message, source, said } = why;
+  return { code: "OUTCOME_UNKNOWN", message: `${message} ${NOT_AGAIN}`, source, ...(said ? { said } : {}) };
+}
+
 /** Records the final failure of an item. Returns null when its lease was lost. */
 export async function failItem(
   stores: Stores,
@@ -182,7 +198,16 @@ export async function failLeased(
   const error: ItemError = { code, message, source, ...(said ? { said } : {}) };
   const made = { mimeType: null, imageCount: 0, modelVersion, seed: null, notes: [], usage: null };
   const { id, leaseToken } = item;
-  const outcome = { id, leaseToken, status: "failed" as const, ...made, error, finishedAtMs: nowMs };
+  const maybePaid = code === "OUTCOME_UNKNOWN" && item.maybePaid === "no" ? "once" : item.maybePaid;
+  const outcome = {
+    id,
+    leaseToken,
+    status: "failed" as const,
+    ...made,
+    error,
+    maybePaid,
+    finishedAtMs: nowMs,
+  };
   if ((await tx.items.finish([outcome])).length === 0) return { isOurs: false };
   await tx.batches.addCounts({ id: item.batchId, success: 0, fail: 1 });
   await recordItemCall(tx, batch, item, nowMs);

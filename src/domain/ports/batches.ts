@@ -223,6 +223,7 @@ export interface FinishedItem
     | "seed"
     | "notes"
     | "usage"
+    | "maybePaid"
   > {
   leaseToken: string;
 }

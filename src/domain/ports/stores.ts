@@ -177,6 +177,8 @@ interface KeyedRequestRepository {
   remove(record: Pick<KeyedRequestRecord, "apiKeyId" | "key" | "realtimeId">): Promise<void>;
   /** Records that expire by `nowMs`, the earliest first. */
   due(nowMs: number, limit: number): Promise<KeyedRequestRecord[]>;
+  /** The record of the run with this id; null without one. Reads all records. */
+  ofRun(realtimeId: string): Promise<KeyedRequestRecord | null>;
   /** Records whose answer has a body. */
   answered(): Promise<KeyedRequestRecord[]>;
 }

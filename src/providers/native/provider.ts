@@ -11,7 +11,12 @@ import {
 import { unlessAborted } from "../../kernel/signals.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
-import { type AdapterDeps, credentialHeaders, type UpstreamAdapter } from "../upstream/adapter.ts";
+import {
+  type AdapterDeps,
+  credentialHeaders,
+  repeatHeader,
+  type UpstreamAdapter,
+} from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { countAt, listAt, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
@@ -162,7 +167,8 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
       const hasSeed = await takesSeed(request, signal);
       const body = jsonBody(generateContentBody(request, preset, hasSeed));
       const asked = joinTurns(request.earlier ?? "", request.prompt);
-      const call = { method: "POST", path, headers, body, asked } as const;
+      const repeatable = { ...headers, ...repeatHeader(entry, request) };
+      const call = { method: "POST", path, headers: repeatable, body, asked } as const;
       return http.images(call, signal, { onSent, onAnswered }, ({ value, decode }) => ({
         ...readContent(name, value, decode),
         seed: hasSeed ? request.seed : null,

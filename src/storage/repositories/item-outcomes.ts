@@ -51,6 +51,7 @@ const TYPES = {
   notes: "text",
   usage: "text",
   error: "text",
+  maybePaid: "text",
   finishedAtMs: "bigint",
 } as const;
 type Name = keyof typeof TYPES;
@@ -81,6 +82,7 @@ const FINISH = prepared((build, item: Values<FinishedItem>) =>
     notes: item.notes,
     usage: item.usage,
     error: item.error,
+    maybePaid: item.maybePaid,
     finishedAtMs: item.finishedAtMs,
     ...NO_LEASE,
   }),
@@ -107,6 +109,7 @@ const FINISH_ALL = prepared((build, lists: Values<Lists>) => {
       notes: eb.ref("finished.notes"),
       usage: eb.ref("finished.usage"),
       error: eb.ref("finished.error"),
+      maybePaid: eb.ref("finished.maybePaid"),
       finishedAtMs: eb.ref("finished.finishedAtMs"),
       ...NO_LEASE,
     }))
