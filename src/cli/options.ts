@@ -188,7 +188,11 @@ export const GLOBAL_OPTIONS: readonly OptionSpec[] = [
   { flags: "--api-key-file <file>", description: "read the API key from a file (also IMGBATCH_API_KEY)" },
   { flags: "--api-key-stdin", description: "read the API key from standard input" },
   { flags: "--data <dir>", description: "the data directory of the embedded service (also IMGBATCH_DATA)" },
-  { flags: "--config <file>", description: "the configuration file", default: "imgbatch.config.json" },
+  {
+    flags: "--config <file>",
+    description: "the configuration file; none: no file",
+    default: "imgbatch.config.json",
+  },
 ];
 
 /**

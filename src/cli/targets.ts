@@ -7,7 +7,6 @@ import { isTerminal } from "../contract/statuses.ts";
 import type { Http } from "../http/http.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { shellWord } from "../kernel/command-line.ts";
-import { UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
 import { recordInRunState } from "../runs/directory/claim.ts";
 import { otherMaker, type RunService } from "../runs/directory/run-service.ts";
 import { isUnsent, lastRound, RUN_STATE_FILE, readRunState } from "../runs/directory/run-state.ts";
@@ -15,7 +14,7 @@ import type { RunState } from "../runs/directory/run-state-schema.ts";
 import { findBatch, isUnsentHere, unknownBatches } from "../runs/run-batches.ts";
 import type { CommandContext, CommandResult, Output } from "./command.ts";
 import type { ServiceNeeds, UpstreamChoice } from "./connect/connection.ts";
-import { choiceOption } from "./options.ts";
+import { textOption } from "./options.ts";
 import { exitCodeOf } from "./output/finish.ts";
 import { finishing, goingOnHere, nextCommand, OWNER_ADVICE, type Whereabouts } from "./output/next-step.ts";
 
@@ -300,22 +299,35 @@ async function isWhole(dir: string, again?: ReadonlySet<string>): Promise<boolea
 
 /**
  * Returns the upstream of `--upstream`, else the one that the run in the directory remembers, else null. Without a
- * directory (null) nothing is remembered. Throws `DIRECTORY_CONFLICT` if the run has another one, and `CONSENT_REQUIRED`
- * if only the directory names a program.
+ * directory (null) nothing is remembered. Throws `DIRECTORY_CONFLICT` if the run has another one, `USAGE` for a name that is
+ * not known, and `CONSENT_REQUIRED` if only the directory names a program.
  */
 export async function chooseUpstream(
-  { options }: Pick<CommandContext, "options">,
+  context: Pick<CommandContext, "cwd" | "global" | "options">,
   dir: string | null,
 ): Promise<UpstreamChoice | null> {
-  const typed = choiceOption(options, "upstream", UPSTREAM_NAMES);
+  const { options } = context;
+  const named = textOption(options, "upstream");
   const state = dir === null ? null : await readRunState(dir);
-  const remembered = dir === null || state === null ? null : upstreamOf(dir, state);
-  if (typed === undefined) {
+  const remembered = state === null ? null : upstreamOf(state);
+  if (named === undefined) {
     // A stranger may have made the directory, and the program beside it.
     if (remembered?.name === "command") throw namelessProgram(dir ?? "");
     return remembered;
   }
-  if (remembered !== null && remembered.name !== typed) {
+  // Few commands name one, and reading the configuration takes libraries that load slowly.
+  const { upstreamName } = await import("../config/load.ts");
+  const choice = { file: context.global.config, cwd: context.cwd };
+  const typed = upstreamName(choice, named);
+  const isAnother = ({ name }: UpstreamChoice) => {
+    if (name === typed) return false;
+    try {
+      return upstreamName(choice, name) !== typed;
+    } catch {
+      return true;
+    }
+  };
+  if (remembered !== null && isAnother(remembered)) {
     const message = `${dir} belongs to a run with the upstream ${remembered.name}, not ${typed}. Choose another directory with --output.`;
     throw new ImgbatchError("DIRECTORY_CONFLICT", message);
   }
@@ -333,7 +345,7 @@ function namelessProgram(dir: string): ImgbatchError {
  * different ones: one service cannot have them all.
  */
 export function rememberedUpstream(targets: readonly Target[]): Pick<ServiceNeeds, "upstream"> {
-  const found = targets.flatMap(({ run }) => (run === null ? [] : (upstreamOf(run.dir, run.state) ?? [])));
+  const found = targets.flatMap(({ run }) => (run === null ? [] : (upstreamOf(run.state) ?? [])));
   const [first, ...others] = found;
   if (first === undefined) return {};
   const other = others.find(({ name }) => name !== first.name);
@@ -343,14 +355,11 @@ export function rememberedUpstream(targets: readonly Target[]): Pick<ServiceNeed
   throw new ImgbatchError("DIRECTORY_CONFLICT", message, { advice });
 }
 
-function upstreamOf(dir: string, { upstream, batches }: RunState): UpstreamChoice | null {
-  if (upstream === undefined) return null;
-  const name = UPSTREAM_NAMES.find((known) => known === upstream);
+function upstreamOf({ upstream: name, batches }: RunState): UpstreamChoice | null {
+  if (name === undefined) return null;
   const open = batches.flatMap(({ provider, status }) => (isTerminal(status ?? "") ? [] : (provider ?? [])));
   const besides = [...new Set(open)].filter((each) => each !== name);
-  if (name !== undefined) return { name, isTyped: false, ...(besides.length > 0 ? { besides } : {}) };
-  const message = `${dir} belongs to a run with the upstream ${JSON.stringify(upstream)}, which this version of imgbatch does not know.`;
-  throw new ImgbatchError("DIRECTORY_CONFLICT", message);
+  return { name, isTyped: false, ...(besides.length > 0 ? { besides } : {}) };
 }
 
 /**

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { CONFIG_FILE, type ConfigChoice } from "./paths.ts";
+import { CONFIG_FILE, type ConfigChoice, NO_CONFIG_FILE } from "./paths.ts";
 import type { Config } from "./schema.ts";
 
 /**
@@ -9,7 +9,7 @@ import type { Config } from "./schema.ts";
  */
 export async function loadUnlessDefault(choice: ConfigChoice): Promise<Config | null> {
   const { file, cwd, upstream = null, vendor = null, replay = null } = choice;
-  const hasFile = file !== undefined || existsSync(resolve(cwd, CONFIG_FILE));
+  const hasFile = file === undefined ? existsSync(resolve(cwd, CONFIG_FILE)) : file !== NO_CONFIG_FILE;
   if (!hasFile && upstream === null && vendor === null && replay === null) return null;
   const { loadConfig } = await import("./load.ts");
   return loadConfig(choice);

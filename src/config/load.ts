@@ -18,8 +18,8 @@ import {
   presetOf,
   UPSTREAM_NAMES,
 } from "../providers/catalogue/catalogue.ts";
-import { agreementsFile, CONFIG_FILE, type ConfigChoice, type PricedModel } from "./paths.ts";
-import { type Config, configSchema } from "./schema.ts";
+import { agreementsFile, CONFIG_FILE, type ConfigChoice, NO_CONFIG_FILE, type PricedModel } from "./paths.ts";
+import { type Config, configSchema, DEFAULT_MODELS } from "./schema.ts";
 import { VENDOR_NAMES } from "./vendors.ts";
 
 /**
@@ -50,13 +50,15 @@ export function readConfig(choice: ConfigChoice): { config: Config; found: Found
         : undefined;
   const chosen = {
     ...(directory === undefined ? {} : { replay: directory }),
-    ...(upstream === null ? {} : upstreamConfig(upstream, ...besides)),
+    ...(upstream === null ? {} : ofUpstreams(value, source, [upstream, ...besides])),
     ...(vendor === null || !isObject(ofFile) ? {} : { vendor: { ...ofFile, preset: vendor } }),
   };
   const config = parseConfig({ ...value, ...chosen }, source, choice);
   if (file !== undefined || text === null) return { config, found: null };
+  // Without providers of its own, the file says nothing about those of `--upstream`.
+  const isOfFile = upstream === null || entriesOf(value).length > 0;
   const named = [
-    ...fieldsToAgree(upstream === null ? config : { ...config, providers: [] }),
+    ...fieldsToAgree(isOfFile ? config : { ...config, providers: [] }),
     // Recording writes there.
     ...(choice.records === true && config.replay !== null ? ["replay"] : []),
   ];
@@ -64,11 +66,21 @@ export function readConfig(choice: ConfigChoice): { config: Config; found: Found
   return { config, found: fields.length === 0 ? null : { path: source, text, fields } };
 }
 
+/**
+ * Returns the name of the provider that a name in `--upstream` stands for. Throws `USAGE` for a name that is not known. It
+ * asks for no consent.
+ */
+export function upstreamName(choice: Pick<ConfigChoice, "file" | "cwd">, upstream: string): string {
+  const { config } = readConfig({ file: choice.file, cwd: choice.cwd, upstream, replay: null });
+  return config.providers[0]?.name ?? upstream;
+}
+
 function readConfigFile({ file, cwd }: ConfigChoice): {
   value: unknown;
   text: string | null;
   source: string;
 } {
+  if (file === NO_CONFIG_FILE) return { value: {}, text: null, source: "built-in defaults" };
   const path = resolve(cwd, file ?? CONFIG_FILE);
   let text: string;
   try {
@@ -190,6 +202,55 @@ function readAgreed(): Record<string, unknown> {
   }
 }
 
+/** The entries of `providers` in a configuration that is not checked yet, as they are written. */
+function entriesOf(value: unknown): Record<string, unknown>[] {
+  return isObject(value) && Array.isArray(value.providers) ? value.providers.filter(isObject) : [];
+}
+
+/**
+ * Returns the parts of a configuration that make the named upstreams its only ones: providers of the file where it has any,
+ * with all that it says about them, else presets. Throws `USAGE` for a name that the file, or this program, does not have.
+ */
+function ofUpstreams(value: Record<string, unknown>, source: string, names: readonly string[]) {
+  const entries = entriesOf(value);
+  if (entries.length > 0) {
+    const providers = names.map((name) => pick(entries, name, source));
+    // Models and prices of a provider without a preset are those of the whole file.
+    const isOwn = providers.every(({ preset }) => preset === undefined);
+    const { models, groups } = isOwn ? (withPresets(value) as typeof value) : value;
+    return { models, groups, providers };
+  }
+  const unknown = names.find((name) => findPreset(name) === undefined);
+  if (unknown === undefined) return upstreamConfig(...names);
+  const meant = didYouMean(unknown, UPSTREAM_NAMES);
+  const advice = meant === null ? "" : ` Did you mean ${meant}?`;
+  const message = `--upstream ${JSON.stringify(unknown)}: use ${UPSTREAM_NAMES.join(", ")}.${advice}`;
+  throw new ImgbatchError("USAGE", message, { param: "--upstream" });
+}
+
+/** Returns the entry with this name, else the first one of this preset, else the first one of this type. */
+function pick(entries: readonly Record<string, unknown>[], name: string, source: string) {
+  const found =
+    entries.find((entry) => nameOf(entry) === name) ??
+    entries.find(({ preset }) => preset === name) ??
+    entries.find(({ type, preset }) => (type ?? findPreset(preset)?.provider.type) === name);
+  if (found !== undefined) return found;
+  const names = entries.flatMap((entry) => nameOf(entry) ?? []);
+  const meant = didYouMean(name, names);
+  const there = `${source} has ${names.join(", ")}`;
+  const message = `--upstream ${JSON.stringify(name)}: ${there}.${meant === null ? "" : ` Did you mean ${meant}?`}`;
+  const ignoring = findPreset(name) === undefined ? "" : "; --config none ignores that file";
+  throw new ImgbatchError("USAGE", message, {
+    param: "--upstream",
+    advice: `name a provider of that file, or add this one to it${ignoring}`,
+  });
+}
+
+function nameOf({ name, preset }: Record<string, unknown>): string | null {
+  const known = name ?? findPreset(preset)?.provider.name;
+  return typeof known === "string" ? known : null;
+}
+
 /** Returns the parts of a configuration that make the upstreams of presets the only ones. */
 export function upstreamConfig(...names: readonly string[]) {
   return { models: undefined, groups: undefined, providers: names.map((name) => ofPreset(name, names)) };
@@ -221,11 +282,13 @@ function unknownPreset(value: unknown): string | null {
  */
 function withPresets(value: unknown, priced: PricedModel | null = null): unknown {
   if (!isObject(value) || !Array.isArray(value.providers)) return value;
+  const isReal = value.providers.some((entry) => isObject(entry) && entry.type !== "procedural");
   const presets = value.providers.flatMap((entry): (Preset & { isFree: boolean })[] => {
     const found = isObject(entry) ? findPreset(entry.preset) : undefined;
     return found ? [{ ...found, isFree: isObject(entry) && entry.free === true }] : [];
   });
-  if (presets.length === 0) return value;
+  if (presets.length === 0 && (priced === null || !isReal)) return value;
+  if (presets.length === 0) return { ...value, models: withPrice(value.models ?? DEFAULT_MODELS, priced) };
   const known = presets.flatMap((preset) =>
     modelEntries(preset).map((model) => ({
       ...model,

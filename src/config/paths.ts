@@ -4,6 +4,8 @@ import type { Environment } from "../environment.ts";
 import type { VendorName } from "./vendors.ts";
 
 export const CONFIG_FILE = "imgbatch.config.json";
+/** In place of a file: no configuration, also where the working directory has one. */
+export const NO_CONFIG_FILE = "none";
 
 /** A model without a price in the catalogue, and its price in US dollars from the command line. */
 export interface PricedModel {
@@ -14,12 +16,15 @@ export interface PricedModel {
 
 /** The configuration that a command line asks for. */
 export interface ConfigChoice {
-  /** Default: `imgbatch.config.json` in the working directory, which may be missing. */
+  /** Default: `imgbatch.config.json` in the working directory, which may be missing. `none`: no file. */
   file?: string | undefined;
   cwd: string;
-  /** The preset whose upstream takes the place of the file's models, groups and providers. */
+  /**
+   * The only provider to use: one of the file by its name, else by its preset or type. A file without providers has each
+   * preset. Null: all providers of the file.
+   */
   upstream?: string | null;
-  /** More presets, whose upstreams are used behind that one. Default: none. */
+  /** More of them, which are used behind that one. Default: none. */
   besides?: readonly string[];
   /** A model that has no price in the catalogue, with one. */
   priced?: PricedModel | null;

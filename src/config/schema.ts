@@ -76,7 +76,8 @@ const flash = {
   prices: { "1K": 0.067, "2K": 0.101, "4K": 0.151 },
 };
 const pro = { ratios: "common", sizes: ["1K", "2K", "4K"], prices: { "1K": 0.134, "2K": 0.134, "4K": 0.24 } };
-const DEFAULT_MODELS = [
+/** The models of a configuration that names none, and no preset. */
+export const DEFAULT_MODELS = [
   { id: "vendorx-3.1-flash-image", ...flash },
   { id: "vendorx-3.1-flash-image-preview", ...flash },
   { id: "vendorx-3-pro-image", ...pro },

@@ -6,7 +6,7 @@ import { measureLiveView } from "./live-view.mjs";
 import { measurePipeline } from "./pipeline.mjs";
 import { measureRequests } from "./requests.mjs";
 import { measureStartUp } from "./start-up.mjs";
-import { measureUpstream } from "./upstream.mjs";
+import { measureRefusals, measureUpstream } from "./upstream.mjs";
 import { measureZip } from "./zip.mjs";
 
 const measures = [
@@ -17,6 +17,7 @@ const measures = [
   measureRequests,
   () => measureUpstream({ images: 1000, latencyMs: 50, concurrency: 8, goal: { atMost: 1.1 } }),
   () => measureUpstream({ images: 2000, latencyMs: 2000, concurrency: 200, goal: { atMost: 1.08 } }),
+  () => measureRefusals({ images: 200, latencyMs: 250, concurrency: 4, goal: { atMost: 1.2 } }),
 ];
 const asJson = process.argv.includes("--json");
 const rows = [];

@@ -39,9 +39,32 @@ export async function measureUpstream({ images, latencyMs, concurrency, goal }) 
   };
 }
 
+/**
+ * The time of a run with an upstream that refuses one of each 20 requests, with 429 and 500 in turns, against a script that
+ * sends as many requests at once and retries them as the AI SDK does.
+ */
+export async function measureRefusals({ images, latencyMs, concurrency, goal }) {
+  const run = (work) => withUpstream({ images, latencyMs, concurrency, refusedEvery: 20 }, work);
+  const path = `/v1beta/models/${MODEL}:generateContent`;
+  const script = await run(async (baseUrl) => ({
+    ms: await runBareClient({ baseUrl, path, images, concurrency }),
+  }));
+  const service = await run((baseUrl) => runBatches({ baseUrl, images, concurrency, isFree: false }));
+  return {
+    name: `${images} images, 5 % of the requests refused, ${concurrency} at once, against a script that retries`,
+    value: service.ms / script.ms,
+    goal,
+    facts: {
+      "wall time": `${(service.ms / 1000).toFixed(2)} s, the script ${(script.ms / 1000).toFixed(2)} s`,
+    },
+  };
+}
+
 /** Runs a work with an upstream of its own, and adds the ideal time to its results. */
-async function withUpstream({ images, latencyMs, concurrency }, work) {
-  const server = [join(import.meta.dirname, "upstream-server.mjs"), String(latencyMs)];
+async function withUpstream({ images, latencyMs, concurrency, refusedEvery = [] }, work) {
+  const server = [join(import.meta.dirname, "upstream-server.mjs"), latencyMs, refusedEvery]
+    .flat()
+    .map(String);
   const upstream = spawn(process.execPath, server, { stdio: ["ignore", "pipe", "inherit", "ipc"] });
   try {
     const [port] = await once(upstream.stdout, "data");

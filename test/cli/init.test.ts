@@ -336,21 +336,21 @@ describe("the templates", () => {
       /** What a pipeline does on a machine of its own. Returns the number of images that were paid for. */
       const pipeline = async () => {
         const { dir, type } = await workshop({ isInstalled: true });
-        await init(dir, "--template", template, "--upstream", "google");
+        // The address of the vendor is another one here.
+        await writeFile(join(dir, "imgbatch.config.json"), JSON.stringify({ providers: [provider] }));
+        expect(await init(dir, "--template", template, "--upstream", "google")).toMatchObject({ code: 0 });
         const { scripts, env, paths } = pipelineOf(
           template,
           await read(dir, template === "github" ? ".github/workflows/images.yml" : ".gitlab-ci.yml"),
         );
         await writeFile(join(dir, "prompts.jsonl"), prompts);
-        await writeFile(join(dirname(dir), "vendor.json"), JSON.stringify({ providers: [provider] }));
         for (const path of paths) await copyIfThere(join(cache, path), join(dir, path));
         const before = fake.requests.length;
         const runner = { ...env, ...PACKAGE, CI: "true", GEMINI_API_KEY: `Bearer ${FAKE_KEY}` };
         let last = { code: 0, text: "" };
         for (const script of scripts) {
           expect(script).toContain("--upstream google ");
-          // The address of the vendor is another one here.
-          last = await type(script.replace("--upstream google", "--config ../vendor.json"), runner, "-e");
+          last = await type(script, runner, "-e");
         }
         for (const path of paths) await copyIfThere(join(dir, path), join(cache, path));
         return { ...last, paid: fake.requests.length - before, images: await imagesIn(dir) };
@@ -403,6 +403,22 @@ describe("the templates", () => {
       expect((await upstream("bfl")).stderr.includes("the variable IMGBATCH_PACKAGE")).toBe(isPipeline);
     },
   );
+
+  it("a pipeline names a provider of the configuration that is here, and its key", async () => {
+    const dir = await tempDir();
+    const address = { type: "openai", baseUrl: "https://lab.example.com/v1" };
+    const lab = { name: "lab", apiKeyEnv: "LAB_KEY", ...address };
+    await writeFile(join(dir, "imgbatch.config.json"), JSON.stringify({ providers: [lab] }));
+    const github = (name: string) => init(dir, "--template", "github", "--upstream", name);
+    const other = await github("google");
+    expect([other.code, other.stderr]).toEqual([2, expect.stringContaining("imgbatch.config.json has lab.")]);
+    expect(await github("lab")).toMatchObject({ code: 0 });
+    const yaml = await read(dir, ".github/workflows/images.yml");
+    expect(yaml).toContain("--upstream lab ");
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: what GitHub replaces.
+    expect(yaml).toContain("LAB_KEY: ${{ secrets.LAB_KEY }}");
+    expect(await read(dir, "imgbatch.config.json")).toBe(JSON.stringify({ providers: [lab] }));
+  });
 
   it("an upstream of this machine has no pipeline", async () => {
     const dir = await tempDir();

@@ -198,7 +198,7 @@ describe("imgbatch providers", () => {
     expect(JSON.parse((await runHere("another-key-0123456789", "--json")).stdout).providers[0]).toMatchObject(
       WELL,
     );
-    const other = await runHere(KEY, "--upstream", "ollama");
+    const other = await runHere(KEY, "--upstream", "ollama", "--config", "none");
     expect(other.stdout).toContain("ollama");
     expect(other.stderr).toContain(
       `has other providers, own (openai, ${upstream.url}), drawings (procedural)`,

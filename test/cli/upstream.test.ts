@@ -71,7 +71,35 @@ describe("--upstream", () => {
       join(cwd, "out/imgbatch.json"),
       JSON.stringify({ ...runState(), upstream: "of another time" }),
     );
-    expect((await run("status", "out")).code).toBe(6);
+    const lacking = await run(...SUBMIT, "--new");
+    expect([lacking.code, lacking.stderr]).toEqual([6, expect.stringContaining("--config FILE")]);
+    // What was made is there all the same.
+    expect((await run("status", "out")).code).toBe(0);
+  });
+
+  it("picks a provider of the configuration, whose address is the only one that is asked", async () => {
+    const { cwd, run, runState } = await workplace();
+    const [proxy, other] = [await startFakeUpstream(), await startFakeUpstream()];
+    const entry = { type: "openai", free: true };
+    const providers = [
+      { name: "other", baseUrl: other.url, ...entry },
+      { name: "proxy", baseUrl: proxy.url, ...entry },
+    ];
+    writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers }));
+    expect(await run(...SUBMIT, "--upstream", "proxy")).toMatchObject({ code: 0 });
+    expect([proxy.requests.length, other.requests.length]).toEqual([1, 0]);
+    expect(runState().upstream).toBe("proxy");
+    // The directory remembers it, also under another name for it.
+    expect((await run(...SUBMIT, "--upstream", "other")).code).toBe(6);
+    expect((await run("generate", "a fox", "-o", "fox.png", "--upstream", "openai")).code).toBe(0);
+    expect(other.requests).toHaveLength(1);
+    for (const args of [SUBMIT, ["generate", "a fox"], ["models"], ["providers"], ["mcp"], ["serve"]]) {
+      const { code, stderr } = await run(...args, "--upstream", "google");
+      expect([args, code]).toEqual([args, 2]);
+      expect(stderr).toContain(`${join(cwd, CONFIG)} has other, proxy.`);
+    }
+    const doctor = await run("doctor", "--upstream", "google");
+    expect([doctor.code, doctor.stdout]).toEqual([2, expect.stringContaining("has other, proxy.")]);
   });
 
   it("is named, with a model that is not its first, where the advice is to submit into a new directory", async () => {

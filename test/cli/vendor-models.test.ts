@@ -256,7 +256,7 @@ describe("imgbatch models --upstream", () => {
     vi.stubEnv("OPENAI_API_KEY", "");
     const keyless = await run("models", "--upstream", "openai");
     expect([keyless.code, keyless.stderr]).toEqual([3, expect.stringContaining("OPENAI_API_KEY is not set")]);
-    const local = await run("models", "--upstream", "sdapi");
+    const local = await runInProcess(["models", "--upstream", "sdapi"], { cwd: await tempDir() });
     expect([local.code, local.stdout]).toEqual([0, expect.stringContaining("known here")]);
   });
 });

@@ -187,9 +187,11 @@ describe("a configuration that only the working directory names", () => {
     expect((await run(["models"])).code).toBe(0);
     expect((await run(["providers"])).stderr).toContain("written it: providers[0].argv.");
     vi.stubEnv("IMGBATCH_BASE_URL", "");
-    expect((await run(["providers", "--upstream", "google"])).stderr).toContain("written it: baseUrl.");
-    configure({ providers: [{ name: "p", type: "command", argv: ["true"] }] });
-    expect((await run(["doctor", "--upstream", "google"])).stdout).toContain("export GEMINI_API_KEY");
+    expect((await run(["providers", "--upstream", "p"])).stderr).toContain(
+      "written it: baseUrl, providers[0].argv.",
+    );
+    const ignoring = ["doctor", "--upstream", "google", "--config", "none"];
+    expect((await run(ignoring)).stdout).toContain("export GEMINI_API_KEY");
     configure({ baseUrl: fake.url });
     const asked = fake.requests.length;
     expect((await run(["models"])).code).toBe(3);

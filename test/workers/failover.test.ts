@@ -274,10 +274,55 @@ describe("several upstreams", () => {
     expect(upstream.requests).toEqual([]);
   });
 
+  it("[HEALTH-7] one refusal for too many requests keeps only its item waiting, and halves what is in flight", async () => {
+    const clock = new FakeClock();
+    const limited = troubled("limited", { retryAfterMs: 10 * SECOND_MS });
+    const upstream = new FakeUpstream("vendor", { concurrency: 4 });
+    const [refused, early, rest] = [gate(), gate(), gate()];
+    upstream.answer = async () => {
+      const at = upstream.requests.length;
+      if (at === 1) await refused.promise.then(() => Promise.reject(limited));
+      await (at <= 4 ? early : rest).promise;
+      return made(await tinyPng());
+    };
+    const service = await start([upstream], { clock });
+    const { id } = await service.submit({ model: MODEL, items: items(20) });
+    await expect.poll(() => upstream.running).toBe(4);
+    refused.open();
+    await expect.poll(() => upstream.running).toBe(3);
+    early.open();
+    await expect.poll(async () => (await service.batch(id)).success_count).toBe(3);
+    // Two at once after the cut, and a third one after two successes: the requests of before the cut have had three.
+    await expect.poll(() => upstream.requests.length).toBe(7);
+    expect(upstream.running).toBe(3);
+    rest.open();
+    await expect.poll(async () => (await service.batch(id)).success_count).toBe(19);
+    expect((await service.batch(id)).waiting).toBeNull();
+    expect(upstream.requests).toHaveLength(20);
+    clock.advance(10 * SECOND_MS);
+    expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 20 });
+    expect(upstream.requests).toHaveLength(21);
+  });
+
+  it("[HEALTH-7] refusals of every request end in a pause after few requests; a quota of a minute pauses at once", async () => {
+    for (const [retryAfterMs, most] of [
+      [10 * SECOND_MS, 7],
+      [40 * SECOND_MS, 4],
+    ] as const) {
+      const upstream = new FakeUpstream("vendor", { concurrency: 4 });
+      upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs }));
+      const service = await start([upstream], { clock: new FakeClock() });
+      const { id } = await service.submit({ model: MODEL, items: items(20) });
+      await expect.poll(async () => (await service.batch(id)).waiting?.code).toBe("PROVIDER_RATE_LIMITED");
+      await expect.poll(() => upstream.running).toBe(0);
+      expect(upstream.requests.length).toBeLessThanOrEqual(most);
+    }
+  });
+
   it("after a pause one item goes first", async () => {
     const clock = new FakeClock();
     const upstream = new FakeUpstream("vendor", { concurrency: 4 });
-    upstream.answer = () => Promise.reject(troubled("limited"));
+    upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs: 30 * SECOND_MS }));
     const service = await start([upstream], { clock });
     const { id } = await service.submit({ model: MODEL, items: items(8) });
     await expect.poll(async () => (await service.batch(id)).waiting?.code).toBe("PROVIDER_RATE_LIMITED");
@@ -288,7 +333,7 @@ describe("several upstreams", () => {
       await (upstream.requests.length === before + 1 ? probe : others).promise;
       return made(await tinyPng());
     };
-    clock.advance(5 * SECOND_MS);
+    clock.advance(30 * SECOND_MS);
     const asked = () => {
       // The batch may begin to wait only now.
       clock.advance(1);

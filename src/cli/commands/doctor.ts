@@ -9,14 +9,13 @@ import { readEnvironment } from "../../environment.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { packageFile } from "../../kernel/package-file.ts";
 import { counted } from "../../kernel/text.ts";
-import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import { loadNativeModule, NATIVE_MODULES, type NativeModule } from "../../service/native-modules.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { upstreamElsewhere } from "../connect/connect.ts";
 import type { ReachableService } from "../connect/connection.ts";
 import { findRunning } from "../connect/running-service.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
-import { choiceOption, flagOption } from "../options.ts";
+import { flagOption, textOption } from "../options.ts";
 import { moduleAdvice } from "../output/finish.ts";
 import {
   checkDirectory,
@@ -60,7 +59,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
 async function examine(context: CommandContext): Promise<Finding[]> {
   const { global, options, cwd, signal } = context;
   const environment = readEnvironment();
-  const upstream = choiceOption(options, "upstream", UPSTREAM_NAMES) ?? null;
+  const upstream = textOption(options, "upstream") ?? null;
   const { config, finding } = await checkConfig(context);
   const named = global.baseUrl ?? environment.baseUrl ?? config?.baseUrl ?? null;
   const isEmbedded = named === null;

@@ -2,6 +2,7 @@ import { resolve } from "node:path";
 import type { Batch } from "../../client/answers.ts";
 import { endJobs, listItems } from "../../client/batches.ts";
 import { listModels } from "../../client/models.ts";
+import { upstreamName } from "../../config/load.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { isRefusalCode } from "../../contract/statuses.ts";
@@ -27,7 +28,7 @@ import type { CommandContext, CommandDetails, CommandResult } from "../command.t
 import type { ConnectedService } from "../connect/connection.ts";
 import { describeFinished, finishRun, workInRun } from "../finish-run.ts";
 import { pollInterval, timeLimit } from "../interruption.ts";
-import { choiceOption, flagOption, positiveDurationOption, textOption } from "../options.ts";
+import { flagOption, positiveDurationOption, textOption } from "../options.ts";
 import { noRun, ownIds, rememberedUpstream, resolveTarget, unknownRun } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
 
@@ -347,16 +348,16 @@ type FinishOptions = Awaited<ReturnType<typeof readFinishOptions>>;
 async function readFinishOptions(context: CommandContext) {
   const { options, cwd } = context;
   const shownDir = context.arguments[0] ?? "";
-  const name = textOption(options, "upstream");
-  if (name === undefined || name === "") {
+  const named = textOption(options, "upstream");
+  if (named === undefined || named === "") {
     const message = "--upstream: name the upstream that is to make the rest.";
     throw new ImgbatchError("USAGE", message, { param: "--upstream" });
   }
   const target = await resolveTarget(shownDir, cwd);
   if (target.run === null) throw noRun(shownDir, cwd, "it has the prompts");
   const { upstream } = rememberedUpstream([target]);
+  const name = upstream == null ? named : upstreamName({ file: context.global.config, cwd }, named);
   const others = upstream == null ? [] : [upstream.name, ...(upstream.besides ?? [])];
-  if (upstream != null && !UPSTREAM_NAMES.includes(name)) choiceOption(options, "upstream", UPSTREAM_NAMES);
   const shared = { shownDir, name };
   if (upstream?.name === name && upstream.besides === undefined) throw sameUpstream(shared);
   return {

@@ -1,6 +1,7 @@
 import { chmod, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
+import { secretVariables } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { programName, programWords, shellWord } from "../../kernel/command-line.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
@@ -8,9 +9,9 @@ import { makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { fieldsOf } from "../../kernel/json.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { packageFile, readVersion } from "../../kernel/package-file.ts";
-import { findPreset, type Preset, priceOf, UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
+import { findPreset, type Preset, presetOf, priceOf } from "../../providers/catalogue/catalogue.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { choiceOption, flagOption } from "../options.ts";
+import { flagOption, textOption } from "../options.ts";
 import { upstreamOption } from "./shared-options.ts";
 
 export const command: CommandDetails = {
@@ -49,11 +50,12 @@ async function run({
   cwd,
   output,
 }: CommandContext): Promise<CommandResult> {
-  const upstream = findPreset(choiceOption(options, "upstream", UPSTREAM_NAMES)) ?? null;
   const templates = Array.isArray(options.template) ? options.template.map(String) : ["starter"];
-  const files = withUpstream(filesOf(templates), upstream);
   const dir = resolve(cwd, named);
+  const packaged = filesOf(templates);
   await requireDirectory(dir, named);
+  const upstream = await upstreamIn(dir, textOption(options, "upstream"), packaged.includes(config));
+  const files = withUpstream(packaged, upstream);
   const force = flagOption(options, "force");
   if (upstream !== null && !force) await requireUpstreamIn(dir, files, upstream.name);
   const { written, kept } = await copyTemplates(dir, files, force);
@@ -86,6 +88,32 @@ async function run({
   return { json: { directory: dir, written, kept, first, next }, lines: written };
 }
 
+/** What makes the images, as files name it. `preset`: its configuration is written; null: it stands in the file already. */
+interface NamedUpstream extends Pick<Preset, "name" | "title" | "keyVariable" | "preparation"> {
+  preset: Preset | null;
+}
+
+/**
+ * Returns the upstream of `--upstream`: a provider of the configuration in the directory, else a preset; null when none is
+ * named. `isWritten`: the configuration is among the files to write. Throws `USAGE` for a name that is not known.
+ */
+async function upstreamIn(
+  dir: string,
+  name: string | undefined,
+  isWritten: boolean,
+): Promise<NamedUpstream | null> {
+  if (name === undefined) return null;
+  const known = findPreset(name);
+  if (known !== undefined && isWritten) return { ...known, preset: known };
+  const { readConfig } = await import("../../config/load.ts");
+  const [entry] = readConfig({ cwd: dir, upstream: name, replay: null }).config.providers;
+  if (entry === undefined || entry.type === "replay") return null;
+  const { title = entry.name, preparation = null } = presetOf(entry) ?? {};
+  const [keyVariable = null] = secretVariables(entry);
+  const preset = known?.name === entry.name ? known : null;
+  return { name: entry.name, title, keyVariable, preparation, preset };
+}
+
 /** Throws `USAGE` if a file has the name of the directory or of a parent directory. */
 async function requireDirectory(dir: string, named: string): Promise<void> {
   const isFile = await stat(dir).then(
@@ -101,7 +129,7 @@ async function requireDirectory(dir: string, named: string): Promise<void> {
  * The files with the configuration of an upstream in place of the example, and pipelines that keep what it has made. Throws
  * `USAGE` for a pipeline with an upstream that only this machine has.
  */
-function withUpstream(files: readonly TemplateFile[], upstream: Preset | null): TemplateFile[] {
+function withUpstream(files: readonly TemplateFile[], upstream: NamedUpstream | null): TemplateFile[] {
   if (upstream === null) return [...files];
   const isPipeline = (file: TemplateFile) => "withUpstream" in file;
   const pipelines = files.filter(isPipeline);
@@ -109,7 +137,7 @@ function withUpstream(files: readonly TemplateFile[], upstream: Preset | null): 
     const message = `--upstream ${upstream.name}: no pipeline elsewhere can reach it; use an upstream with a key.`;
     throw new ImgbatchError("USAGE", message, { param: "--upstream" });
   }
-  const { name, title, keyVariable } = upstream;
+  const { name, title, keyVariable, preset } = upstream;
   const others = files
     .filter(({ target }) => target !== CONFIG)
     .map((file) =>
@@ -119,7 +147,7 @@ function withUpstream(files: readonly TemplateFile[], upstream: Preset | null): 
     );
   // A pipeline names its upstream itself.
   if (pipelines.length > 0 && files.every((file) => file === prompts || isPipeline(file))) return others;
-  return [...others, { target: CONFIG, text: upstreamConfigText(upstream) }];
+  return preset === null ? others : [...others, { target: CONFIG, text: upstreamConfigText(preset) }];
 }
 
 /** Throws `FILE_EXISTS` if a pipeline or a configuration is here, and would be kept, that does not name the upstream. */

@@ -5,12 +5,12 @@ import { identityOf } from "../../contract/data-directory.ts";
 import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import type { ProviderEntry, UpstreamEntry } from "../../contract/provider-entries.ts";
 import { costText, FREE_DRAWINGS, formatUsd, microsToNumber, multiplyToMicros } from "../../kernel/money.ts";
-import { findPreset, modelFacts, type Preset, UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
+import { modelFacts, type Preset, presetOf } from "../../providers/catalogue/catalogue.ts";
 import type { ListedModel } from "../../providers/vendor-list.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import { compareModel, upstreamIdOf, vendorListOf } from "../model-check.ts";
-import { choiceOption, flagOption } from "../options.ts";
+import { flagOption, textOption } from "../options.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { asking, upstreamOption } from "./shared-options.ts";
 
@@ -29,8 +29,7 @@ export const command: CommandDetails = {
 
 /** `imgbatch models`: lists the key's models, for batches or for real time, with the price of an image. */
 function run(context: CommandContext): Promise<CommandResult> {
-  const upstream = findPreset(choiceOption(context.options, "upstream", UPSTREAM_NAMES));
-  if (upstream !== undefined) return compareWithVendor(context, upstream);
+  if (textOption(context.options, "upstream") !== undefined) return compareWithVendor(context);
   return withService(context, { workers: false }, async ({ http }) => {
     const { signal, options } = context;
     const models = flagOption(options, "realtime")
@@ -70,10 +69,11 @@ interface VendorModel {
   use: string | null;
 }
 
-/** Compares the models of a preset with the vendor's own list. */
-async function compareWithVendor(context: CommandContext, preset: Preset): Promise<CommandResult> {
+/** Compares the models of an upstream with the vendor's own list. */
+async function compareWithVendor(context: CommandContext): Promise<CommandResult> {
   const { signal, clock, output } = context;
-  const { config, entry } = await entryOf(context, preset);
+  const { config, entry } = await entryOf(context);
+  const preset = presetOf(entry) ?? ownPreset(entry);
   const { requireKeys } = await import("../connect/embedded.ts");
   requireKeys({ providers: [entry] });
   const list = await vendorListOf(entry, signal, true).catch((error: unknown) => {
@@ -121,31 +121,34 @@ async function compareWithVendor(context: CommandContext, preset: Preset): Promi
   const isGone = first?.state === "gone";
   return {
     exitCode: isGone ? EXIT_CODES.someFailed.code : EXIT_CODES.ok.code,
-    json: { upstream: preset.name, address: identityOf(entry).address, default: first?.id ?? null, models },
+    json: { upstream: entry.name, address: identityOf(entry).address, default: first?.id ?? null, models },
     lines: tableLines(COLUMNS, models),
     next: isGone && first?.successor ? `use another model: --model ${first.successor}` : null,
   };
 }
 
-/** The entry of the configuration file with this preset, else the preset's own. */
-async function entryOf(
-  context: CommandContext,
-  preset: Preset,
-): Promise<{ config: Config; entry: UpstreamEntry }> {
+/** The provider that `--upstream` names. Throws `USAGE` for drawings, and `CONSENT_REQUIRED` as `loadConfig` does. */
+async function entryOf(context: CommandContext): Promise<{ config: Config; entry: UpstreamEntry }> {
   const { readConfig, requireAgreed } = await import("../../config/load.ts");
   const { configChoice } = await import("../connect/service-config.ts");
-  const isIt = (entry: ProviderEntry): entry is UpstreamEntry =>
-    entry.type !== "procedural" && entry.type !== "replay" && entry.preset === preset.name;
   // The vendor's own list, whatever answers in its place.
-  const from = { upstream: null, replay: null };
-  const { config, found } = readConfig({ ...configChoice(context), ...from });
-  const own = config.providers.find(isIt);
-  if (own === undefined) {
-    const alone = readConfig({ ...configChoice(context), ...from, upstream: preset.name }).config;
-    return { config: alone, entry: alone.providers.find(isIt) as UpstreamEntry };
-  }
+  const { config, found } = readConfig({ ...configChoice(context), replay: null });
   if (found !== null) requireAgreed(found);
-  return { config, entry: own };
+  const entry = config.providers.find(isUpstream);
+  if (entry !== undefined) return { config, entry };
+  const message = `--upstream ${JSON.stringify(context.options.upstream)}: it draws, and has no list of models.`;
+  throw new ImgbatchError("USAGE", message, { param: "--upstream" });
+}
+
+function isUpstream(entry: ProviderEntry): entry is UpstreamEntry {
+  return entry.type !== "procedural" && entry.type !== "replay";
+}
+
+/** What is known of the models behind a provider of one's own: nothing. */
+function ownPreset({ name, type }: UpstreamEntry): Preset {
+  const provider = { type };
+  const isOfJobs = type.endsWith("-batch");
+  return { name, title: name, preparation: null, keyVariable: null, provider, isOfJobs, models: [] };
 }
 
 /** What an upstream says, as an error of the command line. */

@@ -26,7 +26,7 @@ const upstreams = `${UPSTREAM_NAMES.slice(0, -1).join(", ")} or ${UPSTREAM_NAMES
 /** Where real images come from. */
 export const upstreamOption: OptionSpec = {
   flags: "--upstream <name>",
-  description: `the upstream that makes the images: ${upstreams}`,
+  description: `the upstream that makes the images: a provider of the configuration file; if that has none, ${upstreams}`,
   choices: UPSTREAM_NAMES,
 };
 

@@ -108,22 +108,26 @@ export async function createServiceLocator({
 }
 
 /** Returns what decides the service of a command. `baseUrl` is null for the embedded one. */
-async function settingsOf(
-  global: GlobalOptions,
-  needs: Pick<ServiceNeeds, "upstream" | "priced">,
-  cwd: string,
-) {
+async function settingsOf(global: GlobalOptions, needs: Partial<ServiceNeeds>, cwd: string) {
   const environment = readEnvironment();
   const upstream = needs.upstream ?? null;
   const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
   const chosen = global.baseUrl ?? environment.baseUrl;
-  const config = await loadUnlessDefault({
+  const choice = {
     file: global.config,
     cwd,
-    upstream: upstream?.name ?? null,
-    besides: upstream?.besides ?? [],
     priced: needs.priced ?? null,
-    replaced: chosen === undefined ? [] : "all",
+    replaced: chosen === undefined ? [] : ("all" as const),
+  };
+  const { name = null, besides = [], isTyped = true } = upstream ?? {};
+  const config = await loadUnlessDefault({ ...choice, upstream: name, besides }).catch((error) => {
+    const isForgotten = !isTyped && error instanceof ImgbatchError && error.param === "--upstream";
+    if (!isForgotten) throw error;
+    // What was made is there all the same.
+    if ((needs.images ?? needs.workers) === false) return loadUnlessDefault(choice);
+    const message = `The run was made with the upstream ${JSON.stringify(name)}, which is not there. ${error.message}`;
+    const advice = "name the configuration that has it: --config FILE";
+    throw new ImgbatchError("DIRECTORY_CONFLICT", message, { cause: error, advice });
   });
   const named = chosen ?? config?.baseUrl ?? null;
   const baseUrl = named === null ? null : checkedUrl(named);

@@ -11,7 +11,6 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment, readStorageEnvironment } from "../../environment.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { parseDuration } from "../../kernel/durations.ts";
-import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import { isDataDirectoryInUse } from "../../service/native-modules.ts";
 import type { CommandContext } from "../command.ts";
 import { choiceOption, textOption } from "../options.ts";
@@ -113,7 +112,7 @@ export function requireShared(role: Role, { database, blobs }: StoragePlaces): v
   throw new ImgbatchError("INVALID_CONFIG", message, { advice: `add ${missing.join(" ")}` });
 }
 
-/** Returns the configuration that a command line asks for. Throws `USAGE` for an unknown upstream or vendor. */
+/** Returns the configuration that a command line asks for. Throws `USAGE` for an unknown vendor. */
 export function configChoice({
   global,
   options,
@@ -130,7 +129,7 @@ export function configChoice({
   return {
     file: global.config,
     cwd,
-    upstream: choiceOption(options, "upstream", UPSTREAM_NAMES) ?? null,
+    upstream: textOption(options, "upstream") ?? null,
     vendor: choiceOption(options, "vendor", VENDOR_NAMES) ?? null,
     ...(replay === undefined ? {} : { replay }),
     replaced: Object.entries(typed).flatMap(([field, value]) => (value === undefined ? [] : [field])),

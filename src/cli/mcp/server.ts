@@ -5,18 +5,18 @@ import { Readable, Writable } from "node:stream";
 import { finished } from "node:stream/promises";
 import { McpServer, type ServerContext } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
-import { agreementsFile, dataDirectoryOf } from "../../config/paths.ts";
+import { upstreamName } from "../../config/load.ts";
+import { agreementsFile, dataDirectoryOf, NO_CONFIG_FILE } from "../../config/paths.ts";
 import { DATA_FILES } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
 import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { microsToDecimal, microsToNumber, upToCents } from "../../kernel/money.ts";
 import { readVersion } from "../../kernel/package-file.ts";
-import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import type { CommandContext } from "../command.ts";
 import { openService } from "../connect/connect.ts";
 import type { ServiceConnection, ServiceNeeds } from "../connect/connection.ts";
-import { choiceOption, pathOption, textOption, usdOption } from "../options.ts";
+import { pathOption, textOption, usdOption } from "../options.ts";
 import { toImgbatchError } from "../output/finish.ts";
 import { commandAgain } from "../output/next-step.ts";
 import { failureOf, type Line, runLine, type Session } from "./call.ts";
@@ -74,25 +74,22 @@ async function openSession(context: CommandContext, closing: AbortSignal) {
     throw new ImgbatchError("USAGE", `--root ${root}: there is no such directory.`, { param: "--root" });
   const dataDirectory = dataDirectoryOf(global.data, readEnvironment(), context.cwd);
   const cwd = await realpath(root);
-  const upstream = choiceOption(options, "upstream", UPSTREAM_NAMES);
+  // The commands find the same files as this one, wherever the root is.
+  const path = (name: string | undefined) => (name === undefined ? undefined : resolve(context.cwd, name));
+  const config = global.config === NO_CONFIG_FILE ? NO_CONFIG_FILE : path(global.config);
+  const apiKeyFile = path(global.apiKeyFile);
+  const within = { options, cwd, global: { ...global, data: dataDirectory, config, apiKeyFile } };
+  const named = textOption(options, "upstream");
+  const upstream = named === undefined ? undefined : upstreamName({ file: config, cwd }, named);
   const unitCost = usdOption(options, "unitCost");
   const needs = {
     upstream: upstream === undefined ? null : { name: upstream, isTyped: true },
     priced: unitCost === undefined ? null : { id: null, usd: microsToNumber(unitCost) },
   };
-  // The commands find the same files as this one, wherever the root is.
-  const named = (path: string | undefined) => (path === undefined ? undefined : resolve(context.cwd, path));
-  const apiKeyFile = named(global.apiKeyFile);
   const inner = {
     ...context,
-    cwd,
+    ...within,
     hidden: [dataDirectory, dirname(agreementsFile()), ...(apiKeyFile === undefined ? [] : [apiKeyFile])],
-    global: {
-      ...global,
-      data: dataDirectory,
-      config: named(global.config),
-      apiKeyFile,
-    },
   };
   const service = serviceOf(inner, needs, closing);
   const session: Session = {

@@ -4,7 +4,17 @@ import type { Log } from "../../kernel/log.ts";
 import type { ImageProvider, ProviderError, Trouble } from "../ports/image-provider.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { HealthRecord } from "../records.ts";
-import { afterResult, EVERY_MODEL, healthy, lateResult, RULES } from "./transitions.ts";
+import {
+  afterResult,
+  afterSuccess,
+  EVERY_MODEL,
+  healthy,
+  isQuotaPause,
+  lateResult,
+  type Pace,
+  RULES,
+  slower,
+} from "./transitions.ts";
 
 /**
  * The permission to send one request. One of its methods must be called. Only the first call counts; others wait for it. None
@@ -28,6 +38,8 @@ export class ProviderHealth {
   readonly #deps: { stores: Stores; clock: Clock; log: Log };
   readonly #providers: ReadonlyMap<string, ImageProvider>;
   readonly #scopes = new Map<string, Scope>();
+  /** By the names of providers that have refused a request for too many requests. */
+  readonly #paces = new Map<string, Pace>();
   readonly #listeners = new Set<() => void>();
   #saving: Promise<void> = Promise.resolve();
 
@@ -81,6 +93,24 @@ export class ProviderHealth {
     );
   }
 
+  /** Returns how many requests a provider gets at once: its concurrency, or fewer after it has refused some (429). */
+  atOnce(provider: ImageProvider): number {
+    return this.#paces.get(provider.name)?.atOnce ?? provider.concurrency;
+  }
+
+  /**
+   * Slows a provider down after it has refused a request for too many requests. Returns false when the provider must pause
+   * instead: the refusal announces a quota, or the request was the only one.
+   */
+  #slowDown(provider: ImageProvider, cutsBefore: number, retryAfterMs: number | null): boolean {
+    if (provider.kind === "job" || isQuotaPause(retryAfterMs)) return false;
+    const pace = this.#paces.get(provider.name) ?? { atOnce: provider.concurrency, successes: 0, cuts: 0 };
+    if (pace.cuts > cutsBefore) return true;
+    if (pace.atOnce === 1) return false;
+    this.#paces.set(provider.name, slower(pace));
+    return true;
+  }
+
   /** Takes the permission for one request; null while the provider is blocked or its first request after a pause runs. */
   begin(provider: ImageProvider, model: string): Ticket | null {
     if (provider.upstream === undefined) return ALWAYS_WELL;
@@ -89,8 +119,13 @@ export class ProviderHealth {
     const begun = scopes.map((scope) => ({ scope, begunIn: scope.record }));
     const isProbe = scopes.some(({ record }) => record.state === "cooling");
     for (const scope of scopes) scope.isProbing ||= scope.record.state === "cooling";
+    const cutsBefore = this.#paces.get(provider.name)?.cuts ?? 0;
     let ended: Promise<void> | null = null;
     const end = (event: HealthEvent | null) => {
+      if (ended === null && event?.type === "success") {
+        const pace = this.#paces.get(provider.name);
+        if (pace) this.#paces.set(provider.name, afterSuccess(pace, provider.concurrency));
+      }
       ended ??= this.#end(begun, event).catch((error) =>
         this.#deps.log.error("a result could not be noted for its provider", { error: String(error) }),
       );
@@ -99,12 +134,15 @@ export class ProviderHealth {
     return {
       isProbe,
       succeeded: () => end({ type: "success" }),
-      failed: ({ trouble, message, said, retryAfterMs }, itemId) =>
-        end(
-          trouble === null
-            ? { type: "success" }
-            : { type: "trouble", trouble, message, said, itemId, retryAfterMs },
-        ),
+      failed: ({ trouble, message, said, retryAfterMs }, itemId) => {
+        if (trouble === null) return end({ type: "success" });
+        const isSlowed =
+          ended === null &&
+          trouble === "limited" &&
+          !isProbe &&
+          this.#slowDown(provider, cutsBefore, retryAfterMs);
+        return end(isSlowed ? null : { type: "trouble", trouble, message, said, itemId, retryAfterMs });
+      },
       dropped: () => void end(null),
     };
   }

@@ -89,8 +89,9 @@ export function afterResult(before: HealthRecord, event: HealthEvent, nowMs: num
     return { ...known, state: "disabled", untilMs: null, trouble };
   }
   const failedItems = rule.inARow ? [...new Set([...before.failedItems, itemId])] : before.failedItems;
-  // A pause has just ended, so the first request after it decides.
-  const isEnough = !rule.inARow || before.state === "cooling" || failedItems.length >= rule.inARow;
+  // The first request after a pause for failures decides. A failure after another pause is the first in its row.
+  const isSamePause = before.state === "cooling" && before.trouble !== null && RULES[before.trouble].inARow;
+  const isEnough = !rule.inARow || isSamePause || failedItems.length >= rule.inARow;
   if (!isEnough) return { ...known, failedItems };
   const pauses = before.trouble === trouble || rule.inARow ? before.pauses + 1 : 1;
   const ownMs = Math.min(rule.capMs, rule.baseMs * 2 ** (pauses - 1));
@@ -114,4 +115,34 @@ export function lateResult(before: HealthRecord, event: HealthEvent, nowMs: numb
   if (!Number.isFinite(RULES[trouble].baseMs)) return afterResult(before, event, nowMs);
   const untilMs = nowMs + (retryAfterMs ?? 0);
   return untilMs > (before.untilMs ?? 0) ? { ...before, untilMs, trouble, message, said } : before;
+}
+
+/** How many requests a provider gets at once. A refusal for too many requests (429) lowers it, and successes raise it. */
+export interface Pace {
+  /** At least 1, at most the concurrency of the provider. */
+  atOnce: number;
+  /** Successes since `atOnce` has changed. */
+  successes: number;
+  /** Counts the cuts: requests that were sent before the last cut say nothing about the pace after it. */
+  cuts: number;
+}
+
+/** A pause of this length or more, in ms, is a quota of a minute or a day: every other request would be refused, too. */
+const QUOTA_PAUSE_MS = 30 * SECOND_MS;
+
+/** Whether a refusal for too many requests announces that all requests must wait, and not only the refused one. */
+export function isQuotaPause(retryAfterMs: number | null): boolean {
+  return retryAfterMs !== null && retryAfterMs >= QUOTA_PAUSE_MS;
+}
+
+/** Halves the pace after a refusal. A pace of 1 stays: then the provider pauses. */
+export function slower({ atOnce, cuts }: Pace): Pace {
+  return { atOnce: Math.max(1, Math.floor(atOnce / 2)), successes: 0, cuts: cuts + 1 };
+}
+
+/** Raises the pace by one after as many successes as it has requests at once. */
+export function afterSuccess(pace: Pace, concurrency: number): Pace {
+  const successes = pace.successes + 1;
+  if (pace.atOnce >= concurrency || successes < pace.atOnce) return { ...pace, successes };
+  return { ...pace, atOnce: pace.atOnce + 1, successes: 0 };
 }

@@ -147,8 +147,9 @@ export class ItemPool implements WorkerPool {
       const mostStoring = isPaid(provider) ? concurrency : Math.max(concurrency, FEW_STORING);
       const storingBytes = storing.reduce((sum, { bytes }) => sum + bytes, 0);
       if (storing.length > mostStoring || storingBytes > MOST_STORING_BYTES) continue;
-      const ahead = isPaid(provider) ? 0 : concurrency;
-      const count = concurrency + ahead - (requests.length - storing.length);
+      const atOnce = this.#deps.health.atOnce(provider);
+      const ahead = isPaid(provider) || atOnce < concurrency ? 0 : concurrency;
+      const count = atOnce + ahead - (requests.length - storing.length);
       if (count > 0 && count >= ahead / 2) free.set(provider, count);
     }
     return free;
@@ -182,10 +183,12 @@ export class ItemPool implements WorkerPool {
   // Make, record, next.
 
   /** `startedAt`: when its claim began, by `performance.now()`. */
-  #start({ batch, offer }: Plan, ticket: Ticket, item: LeasedItem, startedAt: number): void {
+  #start({ batch, offer, which }: Plan, ticket: Ticket, item: LeasedItem, startedAt: number): void {
     const controller = new AbortController();
     const facts = { state: "waiting", isSent: false, bytes: 0 } as const;
-    const request: ItemRequest = { batch, item, offer, ticket, controller, ...facts };
+    // An item that may not change its provider any more stays with the last one.
+    const hasOther = which !== "any" && item.switches < MOST_SWITCHES;
+    const request: ItemRequest = { batch, item, offer, ticket, controller, hasOther, ...facts };
     this.#inFlight.add(request);
     const ids = { "imgbatch.batch.id": batch.id, "imgbatch.item.id": item.id };
     const claimAndRun = async () => {

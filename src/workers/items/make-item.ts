@@ -31,6 +31,8 @@ export interface ItemRequest {
   offer: Offer<ItemProvider>;
   ticket: Ticket;
   controller: AbortController;
+  /** Whether another provider may make the item if this one refuses it. */
+  hasOther: boolean;
   /**
    * `waiting`: it has no slot. `unsent`: nothing has left for the provider. `sent`: it may be paid. `answered`: its slot is
    * free, and its result is being recorded.
@@ -161,6 +163,8 @@ function taskOf({ stores }: WorkerDeps, request: ItemRequest): TaskMemory {
 const RETRY_BACKOFF = { baseMs: 1000, capMs: 30_000 };
 /** The longest pause after any other failure to record: it may come back each time. */
 const LONGEST_FAULT_DELAY_MS = 600_000;
+/** The shortest pause of an item that was refused for too many requests, when the upstream announces none. */
+const SLOWED_DELAY_MS = 3000;
 /** The shortest pause after a connection that could not be made. */
 const UNREACHABLE_DELAY_MS = 5000;
 
@@ -269,12 +273,13 @@ async function recordFailure(
     const failure = isLost ? unknownOutcome(error) : error;
     return (await failItem(deps.stores, batch, item, failure, nowMs)) ?? "lost";
   }
+  const isSlowed = trouble === "limited" && deps.health.blockOf(offer.provider, offer.executedModel) === null;
   return giveBack(deps, request, {
-    delayMs: delayOf(deps, error, attempts),
+    delayMs: isSlowed && request.hasOther ? 0 : delayOf(deps, error, attempts, isSlowed),
     attempts,
     failedAt: trouble === null || facts.hasTask ? item.failedAt : offer.provider.name,
     maybePaid: rule === "unknown" ? "once" : item.maybePaid,
-    outage: rule === "again" ? (facts.hasTask ? withTask(error) : error) : null,
+    outage: rule === "again" && !isSlowed ? (facts.hasTask ? withTask(error) : error) : null,
     isCall: true,
   });
 }
@@ -284,7 +289,14 @@ function withTask(error: ProviderError): ProviderError {
   return new ProviderError(error.code, `${error.message} Its task was begun, and may be billed.`, error);
 }
 
-function delayOf(deps: WorkerDeps, { trouble, retryAfterMs }: ProviderError, attempts: number): number {
+/** `isSlowed`: the provider takes other requests, so that only this item waits. */
+function delayOf(
+  deps: WorkerDeps,
+  { trouble, retryAfterMs }: ProviderError,
+  attempts: number,
+  isSlowed: boolean,
+): number {
+  if (isSlowed) return retryAfterMs || SLOWED_DELAY_MS * (1 + deps.random() / 2);
   if (trouble === "unreachable") return UNREACHABLE_DELAY_MS * (1 + deps.random());
   const isCounted = trouble === null || trouble === "failing" || trouble === "ambiguous";
   // Else the provider pauses, and the item goes on with the next one at once.

@@ -107,6 +107,13 @@ describe("the health of a provider", () => {
     expect(lateResult(paused, event("credential"), NOW + 1).state).toBe("disabled");
   });
 
+  it("[HEALTH-7] one failure right after a pause for too many requests does not pause it again", () => {
+    const limited = afterResult(WELL, event("limited"), NOW);
+    const failed = afterResult(limited, event("failing"), NOW + 5 * SECOND);
+    expect(failed.untilMs).toBe(NOW + 5 * SECOND);
+    expect(afterResult(failed, { type: "success" }, NOW + 6 * SECOND).state).toBe("ok");
+  });
+
   it("failures of requests from before a recovery count like others", () => {
     let record: HealthRecord = WELL;
     for (const item of ["1", "2", "3", "4", "5"]) record = lateResult(record, event("failing", item), NOW);

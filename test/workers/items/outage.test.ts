@@ -61,7 +61,10 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
       isProbe: false,
       ...{ succeeded: async () => {}, failed: async () => {}, dropped: () => {} },
     };
-    const request = { batch: own, item, offer, ticket, controller: new AbortController(), bytes: 0 };
+    const request = {
+      ...{ batch: own, item, offer, ticket, controller: new AbortController(), bytes: 0 },
+      hasOther: false,
+    };
     return recordItem(deps, { ...request, state: "answered", isSent: true }, attempt);
   };
   let isNew = true;
