@@ -2,15 +2,18 @@ import { existsSync, readdirSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Batch } from "../client/answers.ts";
 import { getBatch } from "../client/batches.ts";
+import type { ProviderIdentity } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { isTerminal } from "../contract/statuses.ts";
 import type { Http } from "../http/http.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { shellWord } from "../kernel/command-line.ts";
+import { ownOrigin } from "../providers/catalogue/catalogue.ts";
 import { recordInRunState } from "../runs/directory/claim.ts";
 import { otherMaker, type RunService } from "../runs/directory/run-service.ts";
 import { isUnsent, lastRound, RUN_STATE_FILE, readRunState } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
+import type { ChosenModel } from "../runs/plan/choose-model.ts";
 import { findBatch, isUnsentHere, unknownBatches } from "../runs/run-batches.ts";
 import type { CommandContext, CommandResult, Output } from "./command.ts";
 import type { ServiceNeeds, UpstreamChoice } from "./connect/connection.ts";
@@ -338,6 +341,21 @@ function namelessProgram(dir: string): ImgbatchError {
   const message = `${dir} belongs to a run whose images a program of the working directory makes. Nothing was run.`;
   const advice = "if you trust that program, run the same command with --upstream command";
   return new ImgbatchError("CONSENT_REQUIRED", message, { advice });
+}
+
+/** Returns the `origins` of a run whose models these providers make: see `RunRequest`. */
+export function originsOf(
+  models: readonly Pick<ChosenModel, "id" | "provider">[],
+  providers: readonly ProviderIdentity[] = [],
+): Record<string, string> {
+  const real = providers.filter(({ type }) => type !== "procedural");
+  return Object.fromEntries(
+    models.flatMap(({ id, provider }) => {
+      const own = providers.find(({ name }) => name === provider) ?? real[0];
+      const origin = own && ownOrigin(own);
+      return origin ? [[id, origin]] : [];
+    }),
+  );
 }
 
 /**

@@ -26,6 +26,8 @@ interface ListedPrice {
 /** An entry of the batch model list. */
 export interface ListedModel {
   id: string;
+  /** The provider whose prices these are; null when the service does not say. */
+  provider: string | null;
   maxReferenceImages: number | null;
   /** Null when the service announces none: items have no options there. */
   options: TakenOptions | null;
@@ -52,6 +54,7 @@ function readModel(value: unknown): ListedModel | null {
   const isPriced = imageCostMicroUsd !== null;
   return {
     id,
+    provider: textOf(wire.provider),
     maxReferenceImages: Number.isSafeInteger(wire.max_reference_images)
       ? (wire.max_reference_images as number)
       : null,

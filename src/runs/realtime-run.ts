@@ -242,6 +242,11 @@ type Run = Pick<RealtimeRunOptions, "dir" | "plan" | "service" | "clock">;
 async function checkRun({ dir, plan }: Run): Promise<RunState | null> {
   const { inputSha256, items, settings } = plan;
   const before = await readRunState(dir, WITHOUT_RUN_STATE);
+  if (before?.kind === "realtime" && before.origin !== (settings.origin ?? undefined)) {
+    const [there = VENDORS, here = VENDORS] = [before.origin, settings.origin ?? undefined];
+    const message = `${dir} belongs to a run whose images come from ${there}, not ${here}. Nothing was sent.`;
+    throw new ImgbatchError("DIRECTORY_CONFLICT", message);
+  }
   if (before?.kind === "realtime" && before.input_sha256 !== inputSha256 && items !== null) {
     const isSame = before.model === settings.model;
     const others = isSame ? [] : [`the model was ${before.model}, not ${settings.model}`];
@@ -249,6 +254,8 @@ async function checkRun({ dir, plan }: Run): Promise<RunState | null> {
   }
   return checkDirectory(dir, inputSha256);
 }
+
+const VENDORS = "the vendor's own address";
 
 /** Prepares a directory for this run, or opens it again. The key of the first request is on disk when this resolves. */
 async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunState> {
@@ -260,6 +267,7 @@ async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunSta
   const runState: RunState = earlier ?? {
     ...newRunState(service, clock, facts),
     ...{ kind: "realtime", model, aspect_ratio, size, mime_type },
+    ...(settings.origin && { origin: settings.origin }),
   };
   runState.finished_at = null;
   runState.request_keys ??= { seed: randomBytes(16).toString("hex"), renewed: {} };

@@ -55,8 +55,8 @@ export function settingsOf({ request }: RunState): Omit<RunRequest, "items" | "p
     const message = "The run does not say how these images were asked for: submit the prompts again.";
     throw new ImgbatchError("USAGE", message);
   }
-  const { model, task_name: name, response_mime_type: mimeType, metadata, images } = request;
-  return { model, name, mimeType, metadata, isReal: images === "real" };
+  const { model, task_name: name, response_mime_type: mimeType, metadata, images, origins = {} } = request;
+  return { model, name, mimeType, metadata, isReal: images === "real", origins };
 }
 
 function withId(item: PromptItem): PlannedItem {

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
 import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { holdsApiKey } from "../kernel/hide-keys.ts";
+import { canonicalJson } from "../kernel/json.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
 import { claimDirectory, removeLeftovers } from "./directory/claim.ts";
@@ -21,7 +22,7 @@ import {
 } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import type { Asked } from "./plan/choose-model.ts";
-import type { Chunk, Plan, PlannedItem, RunRequest } from "./plan/plan.ts";
+import { type Chunk, inputHash, type Plan, type PlannedItem, type RunRequest } from "./plan/plan.ts";
 import { planAgain } from "./plan/retry.ts";
 import { changedError, describeChanges, planUpdate } from "./plan/update.ts";
 import {
@@ -104,8 +105,15 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   const earlier = await readRunState(dir);
   const isSame = earlier?.input_sha256 === plan.inputSha256;
   const isOther = earlier?.kind === "realtime" || earlier?.input_sha256 === null;
-  if (earlier === null || isOther || (isSame && (keys.isNew || earlier.updates === undefined))) {
-    const own = await claim(dir, plan.inputSha256);
+  const isElsewhere = earlier !== null && keys.isNew && isOfOtherOrigin(earlier, plan);
+  if (earlier !== null && !isOther && !isElsewhere)
+    requireSameOrigins(shownDir, earlier, {
+      origins: plan.request.origins ?? {},
+      models: plan.chunks.map(({ model }) => model),
+    });
+  const isAgain = (isSame && (keys.isNew || earlier.updates === undefined)) || isElsewhere;
+  if (earlier === null || isOther || isAgain) {
+    const own = await claim(dir, isElsewhere ? earlier.input_sha256 : plan.inputSha256);
     const state = planSubmission(options, own);
     const known = new Set(own?.batches.map((batch) => batch.idempotency_key));
     const added = state.batches.filter(({ idempotency_key: key }) => !known.has(key));
@@ -129,6 +137,36 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   ];
   return { ...begun, kind: "update", images, openImages: imagesIn(open) };
 }
+
+/** Whether the run in a directory asks for the same as a plan, of an upstream at another address. */
+function isOfOtherOrigin({ request, input_sha256: before }: RunState, plan: Plan): boolean {
+  if (request === null || before === null || before === plan.inputSha256) return false;
+  const { origins = {} } = request;
+  if (canonicalJson(origins) === canonicalJson(plan.request.origins ?? {})) return false;
+  return before === inputHash({ ...plan.request, origins }, plan.items);
+}
+
+/**
+ * Throws `DIRECTORY_CONFLICT` when upstreams at other addresses than those of a run would make new images in its directory.
+ * See `origins` of a `RunRequest`.
+ */
+export function requireSameOrigins(
+  shownDir: string,
+  { request, batches }: Pick<RunState, "request" | "batches">,
+  { origins: now = {}, models }: Pick<RunRequest, "origins"> & { models: readonly string[] },
+): void {
+  const { origins: before = {}, model: usual } = request ?? {};
+  const made = new Set([usual, ...batches.map((batch) => batch.model)]);
+  const model = models.find((id) => made.has(id) && before[id] !== now[id]);
+  if (model === undefined || request?.images !== "real") return;
+  const [then = VENDORS, here = VENDORS] = [before[model], now[model]];
+  const message = `${shownDir} belongs to a run whose images come from ${then}, not ${here}. Nothing was sent.`;
+  const advice =
+    "submit with --new to make and pay all images again there, or with another directory in --output";
+  throw new ImgbatchError("DIRECTORY_CONFLICT", message, { advice });
+}
+
+const VENDORS = "the vendor's own address";
 
 async function submit(options: StartOptions, start: Start): Promise<StartedRun> {
   const { plan, dir } = options;
@@ -187,11 +225,13 @@ function submittedRequest({
   mimeType,
   metadata,
   isReal = false,
+  origins = {},
   defaultQualities = {},
 }: RunRequest): RunState["request"] {
   return {
     ...{ model, task_name: name, response_mime_type: mimeType, metadata },
     ...(isReal && { images: "real" }),
+    ...(Object.keys(origins).length > 0 && { origins }),
     ...(Object.keys(defaultQualities).length > 0 && { default_qualities: defaultQualities }),
   };
 }

@@ -102,6 +102,40 @@ describe("--upstream", () => {
     expect([doctor.code, doctor.stdout]).toEqual([2, expect.stringContaining("has other, proxy.")]);
   });
 
+  it("[RUN-25] never delivers what another address made: the address is part of the run", async () => {
+    const { cwd, run, runState } = await workplace();
+    const [standIn, vendor] = [await startFakeUpstream(), await startFakeUpstream()];
+    const at = (baseUrl: string) =>
+      writeFileSync(
+        join(cwd, CONFIG),
+        JSON.stringify({ providers: [{ name: "p", type: "openai", free: true, baseUrl }] }),
+      );
+    at(standIn.url);
+    expect((await run(...SUBMIT)).code).toBe(0);
+    const made = ["generate", "--file", "p.jsonl", "-o", "made"];
+    expect((await run(...made)).code).toBe(0);
+    const [first] = runState().batches;
+    const [before] = [standIn.requests.length];
+    at(vendor.url);
+    for (const args of [SUBMIT, [...SUBMIT, "--update"], [...SUBMIT, "--dry-run"], ["retry", "out"], made]) {
+      const { code, stderr } = await run(...args);
+      expect([args, code]).toEqual([args, 6]);
+      const origins = [standIn, vendor].map(({ url }) => `openai ${new URL(url).origin}`);
+      expect(stderr).toContain(`come from ${origins.join(", not ")}`);
+    }
+    expect(vendor.requests).toEqual([]);
+    // Elsewhere, and with --new here, they are made.
+    expect((await run("submit", "p.jsonl", "-o", "other")).code).toBe(0);
+    expect(vendor.requests).toHaveLength(1);
+    expect((await run(...SUBMIT, "--new")).code).toBe(0);
+    expect(vendor.requests).toHaveLength(2);
+    expect(runState().batches[0].idempotency_key).not.toBe(first.idempotency_key);
+    at(standIn.url);
+    // A new directory finds the batch of the same address again.
+    expect((await run("submit", "p.jsonl", "-o", "again")).stderr).toContain(`re-using ${first.id}`);
+    expect(standIn.requests).toHaveLength(before);
+  });
+
   it("is named, with a model that is not its first, where the advice is to submit into a new directory", async () => {
     const { cwd, data } = await workplace();
     const refusing = new FakeProvider();

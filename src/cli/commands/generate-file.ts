@@ -36,7 +36,7 @@ import { exitCodeOf, originLines } from "../output/finish.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
 import { fetchAgain, writeRunReports } from "../output/reports.ts";
 import { nextOfImages, remakeElsewhere } from "../output/run-steps.ts";
-import { chooseUpstream } from "../targets.ts";
+import { chooseUpstream, originsOf } from "../targets.ts";
 import type { GenerateOptions } from "./generate-options.ts";
 import { readVariableRules } from "./input-options.ts";
 
@@ -66,9 +66,9 @@ export async function generateMany(
     shownDir,
     wish: { model: options.model, options: options.options, inputImages },
     itemCount: prompts.length,
-    planFor: (model) => {
+    planFor: (model, origin) => {
       requireRealtimeFits(prompts, model);
-      return planRealtimeRun({ model: model.id, options: options.options, mimeType }, prompts);
+      return planRealtimeRun({ model: model.id, options: options.options, mimeType, origin }, prompts);
     },
   });
 }
@@ -114,7 +114,7 @@ export async function retryLost(
       shownDir,
       wish: { model: plan.settings.model, options: {}, inputImages },
       itemCount: plan.images.length,
-      planFor: () => plan,
+      planFor: (_, origin) => ({ ...plan, settings: { ...plan.settings, origin } }),
       staysFailed: (line) => stands(line, "refused") && !withRefused,
     },
   );
@@ -145,7 +145,7 @@ interface WantedRun extends Pick<RealtimeRunOptions, "staysFailed"> {
   wish: Wish;
   /** The number of prompts. */
   itemCount: number;
-  planFor(model: ChosenRealtimeModel): RealtimePlan;
+  planFor(model: ChosenRealtimeModel, origin: string | null): RealtimePlan;
 }
 
 async function makeRun(
@@ -160,7 +160,8 @@ async function makeRun(
   return withService(context, { workers: true, upstream }, async (service) => {
     const { jobs, retries } = options;
     const model = await chooseRealtimeModel(service.http, wish, signal);
-    const plan = planFor(model);
+    const { [model.id]: origin = null } = originsOf([{ id: model.id, provider: null }], service.providers);
+    const plan = planFor(model, origin);
     reporter.event({
       event: "run_planned",
       directory: shownDir,

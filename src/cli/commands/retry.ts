@@ -18,6 +18,7 @@ import {
   type Submissions,
   send,
 } from "../../runs/send.ts";
+import { requireSameOrigins } from "../../runs/start.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import type { ConnectedService } from "../connect/connection.ts";
@@ -27,7 +28,7 @@ import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
-import { noRun, rememberedUpstream, resolveTarget } from "../targets.ts";
+import { noRun, originsOf, rememberedUpstream, resolveTarget } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
 import { describeDetached, withoutService } from "./submit.ts";
 
@@ -92,6 +93,9 @@ async function retry(
   if (runState === undefined) throw new ImgbatchError("INTERNAL", "A retry has no run.");
   const items = await readAskedItems(dir);
   const models = await modelsOf(runState, items, service, signal);
+  const used = [models.first, ...items.map(models.of)];
+  const from = { origins: originsOf(used, service.providers), models: used.map(({ id }) => id) };
+  requireSameOrigins(shownDir, runState, from);
   const work = {
     dir,
     state: runState,

@@ -5,6 +5,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
 import { costText } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
+import { ownOrigin } from "../../providers/catalogue/catalogue.ts";
 import { checkDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
 import {
@@ -32,7 +33,7 @@ import { stoppable, timeLimit } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
 import { commandAgain, type Flag, nextCommand } from "../output/next-step.ts";
-import { chooseUpstream, requireKnown, unknownRun } from "../targets.ts";
+import { chooseUpstream, originsOf, requireKnown, unknownRun } from "../targets.ts";
 import { loadReferences, readVariableRules } from "./input-options.ts";
 import { running } from "./shared-options.ts";
 import { readSubmitOptions, submitOptions } from "./submit-options.ts";
@@ -161,10 +162,14 @@ async function runHere(
     if (state === null || request === null) return null;
     const name = options.name ?? request.task_name;
     const model = firstModel(items, options.model, request.model) ?? request.model;
-    const { default_qualities: qualities = {} } = request;
+    const { default_qualities: qualities = {}, origins = {} } = request;
+    // Without an upstream, nothing else is named than what made it.
+    const isNamed = isReal(providers);
+    if (isNamed && !isFrom(Object.values(origins), providers)) return null;
+    const from = { origins, isReal: isNamed || request.images === "real" };
     const settled = settleItems(items, model, (item) => qualities[item.model ?? model] ?? null);
     const planned = [false, true].map((shares) =>
-      planOf({ ...options, name }, model, settled, { providers, shares }),
+      planOf({ ...options, name }, model, settled, { ...from, shares }),
     );
     const count = submittedBatches(state).length;
     const plan = planned.find(({ chunks }) => state.updates !== undefined || chunks.length === count);
@@ -184,6 +189,15 @@ async function runHere(
       ...{ outcome, state, replayed: true, earlier, shownDir, allowance, updateStep },
     });
   });
+}
+
+const isReal = (providers: readonly ProviderIdentity[] = []) =>
+  providers.some(({ type }) => type !== "procedural");
+
+/** Whether providers have all addresses of a run. Without any, its images are of a vendor's own address. */
+function isFrom(origins: readonly string[], providers: readonly ProviderIdentity[]): boolean {
+  const here = providers.map(ownOrigin);
+  return origins.length === 0 ? here.includes(null) : origins.every((origin) => here.includes(origin));
 }
 
 /** Whether a directory has a run of batches that was finished there. */
@@ -215,8 +229,9 @@ async function submit(
   const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
   const named = { ...options, name: options.name ?? defaultName };
   const shares = models.first.options !== null;
+  const origins = originsOf([models.first, ...settled.map(models.of)], providers);
   const planFor = (how: { shares: boolean }) =>
-    planOf(named, models.first.id, settled, { providers, defaultQualities, ...how });
+    planOf(named, models.first.id, settled, { isReal: isReal(providers), defaultQualities, origins, ...how });
   const shared = planFor({ shares });
   // An earlier version may have split the run so that its keys are others.
   const isSplitSo = earlier === null || submittedBatches(earlier).length === shared.chunks.length;
@@ -274,18 +289,10 @@ function planOf(
   options: SubmitOptions,
   model: string,
   items: readonly PromptItem[],
-  {
-    providers = [],
-    defaultQualities = {},
-    shares,
-  }: Pick<RunRequest, "defaultQualities"> & {
-    providers?: readonly ProviderIdentity[] | undefined;
-    shares: boolean;
-  },
+  { shares, ...how }: Pick<RunRequest, "defaultQualities" | "origins" | "isReal"> & { shares: boolean },
 ): Plan {
   const { name, parentId, mimeType, metadata, limits } = options;
-  const isReal = providers.some(({ type }) => type !== "procedural");
-  const request = { model, name, parentId, mimeType, metadata, items, isReal, defaultQualities };
+  const request = { model, name, parentId, mimeType, metadata, items, ...how };
   return planRun(request, limits, shares);
 }
 

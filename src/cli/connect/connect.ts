@@ -73,7 +73,7 @@ export async function serviceToExpect(
   context: Pick<CommandContext, "global" | "options" | "cwd">,
   upstream: UpstreamChoice | null,
 ): Promise<{ providers: readonly ProviderIdentity[]; firstModel: () => Promise<string | null> }> {
-  const needs = { upstream, priced: pricedModel(context) };
+  const needs = { upstream, priced: pricedModel(context), images: false };
   const { config, dataDirectory, baseUrl } = await settingsOf(context.global, needs, context.cwd);
   const running = await findRunning(dataDirectory);
   const own = baseUrl === null || running?.baseUrl === baseUrl ? running : null;

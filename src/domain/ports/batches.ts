@@ -224,6 +224,7 @@ export interface FinishedItem
     | "notes"
     | "usage"
     | "maybePaid"
+    | "answer"
   > {
   leaseToken: string;
 }

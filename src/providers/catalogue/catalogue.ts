@@ -83,6 +83,20 @@ export function presetOf(entry: ProviderEntry): Preset | undefined {
 }
 
 /**
+ * Returns type and origin of the system behind a provider, such as `openai https://images.example.com`. Null where a preset
+ * has that type and origin, and for what has no origin: drawings, recordings and programs.
+ */
+export function ownOrigin({ type, address }: { type: string; address: string | null }): string | null {
+  const origin = originOf(address ?? "");
+  const isPreset = PRESETS.some(
+    ({ provider }) => provider.type === type && originOf(provider.baseUrl ?? "") === origin,
+  );
+  return origin === null || isPreset ? null : `${type} ${origin}`;
+}
+
+const originOf = (url: string) => (/^https?:/.test(url) && URL.canParse(url) ? new URL(url).origin : null);
+
+/**
  * Returns what is known of a model, by our id or by the vendor's; null when nothing is. Without a preset, all vendors are
  * searched for the vendor's id.
  */

@@ -50,6 +50,9 @@ export function otherMaker(
   if (!isSameService(base_url, identity))
     return `it is of another service (${inWords(base_url)}, not ${inWords(identity)})`;
   if (key_fingerprint === keyFingerprint) return null;
+  // Services of this machine change their ports, so another address may mean another service, too.
+  if (base_url !== identity && base_url !== EMBEDDED && identity !== EMBEDDED)
+    return `it is of another service or API key (${base_url}, not ${identity})`;
   return dataDirectory === undefined
     ? "it is of another API key, which alone can see it"
     : `the data of the embedded service in ${dataDirectory} are new, or have another key`;

@@ -65,6 +65,8 @@ const submittedRequestSchema = z.looseObject({
   metadata: z.record(z.string(), z.string()).nullable(),
   /** Set if an upstream of the embedded service makes the images, which it draws otherwise. */
   images: z.literal("real").optional(),
+  /** Type and origin of the upstream of each model whose address is not the vendor's own. */
+  origins: z.record(z.string(), z.string()).optional(),
   /** The default quality of each model that has one: a prompt that names it asks for nothing else. */
   default_qualities: z.record(z.string(), z.string()).optional(),
 });
@@ -76,6 +78,8 @@ const runStateFields = z.looseObject({
   /** The model of such a run, and the type of its images; null for the usual one. */
   model: z.string().optional(),
   mime_type: z.enum(IMAGE_MIME_TYPES).nullable().optional(),
+  /** Type and origin of its upstream, unless the address is the vendor's own. */
+  origin: z.string().optional(),
   base_url: z.string(),
   key_fingerprint: z.string(),
   /** The upstream that was named for the embedded service; absent when none was. */

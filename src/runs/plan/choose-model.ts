@@ -24,6 +24,8 @@ interface ImagePrice {
 
 export interface ChosenModel {
   id: string;
+  /** The provider whose prices these are; null when the service does not say. */
+  provider: string | null;
   /** Returns the price of an image. Null when the service does not say. */
   priceOf(asked: Asked): ImagePrice | null;
   /** Null when the service announces none: items have no options there. */
@@ -158,9 +160,10 @@ export function usedModels({ first, of }: RunModels, images: readonly Asked[]): 
 }
 
 function chosenModel(id: string, listed: ListedModel | undefined): ChosenModel {
-  const { isPaid = false, isPlay = false, options = null } = listed ?? {};
+  const { provider = null, isPaid = false, isPlay = false, options = null } = listed ?? {};
   const maxReferenceImages = listed?.maxReferenceImages ?? referenceLimitByName(id);
-  return { id, priceOf: (asked) => listedPrice(listed, asked), options, isPaid, isPlay, maxReferenceImages };
+  const priceOf = (asked: Asked) => listedPrice(listed, asked);
+  return { id, provider, priceOf, options, isPaid, isPlay, maxReferenceImages };
 }
 
 function listedPrice(

@@ -23,6 +23,11 @@ export interface RunRequest {
   provider?: string;
   /** The embedded service makes the images with an upstream: an earlier run with drawings is then another one. */
   isReal?: boolean;
+  /**
+   * Type and origin of the upstream of each model that has one of its own address, not the vendor's: pictures of a stand-in
+   * are never taken for the vendor's. Default: none.
+   */
+  origins?: Readonly<Record<string, string>>;
   /** The default quality of each model that has one. It decides no image: items do not name it any more. */
   defaultQualities?: Record<string, string>;
 }
@@ -66,8 +71,12 @@ export function planRun(request: RunRequest, limits: Limits, sharesReferences = 
     imageCount: part.reduce((sum, item) => sum + item.outputCount, 0),
     contentKey: contentKeyOf(request, index, part),
   }));
-  const inputSha256 = contentHash(headOf(request), items);
-  return { request, items, chunks, inputSha256 };
+  return { request, items, chunks, inputSha256: inputHash(request, items) };
+}
+
+/** Identifies a run: the hash of everything that it requests. */
+export function inputHash(request: Omit<RunRequest, "items">, items: readonly PlannedItem[]): string {
+  return contentHash(headOf(request), items);
 }
 
 /** Returns the idempotency key of a batch that its content alone decides. `index` is its number in the run, from 0. */
@@ -76,7 +85,9 @@ export function contentKeyOf(
   index: number,
   items: readonly PlannedItem[],
 ): string {
-  const head = { ...headOf(request), model: modelOf(request, items) };
+  const model = modelOf(request, items);
+  const { [model]: own } = request.origins ?? {};
+  const head = { ...headOf({ ...request, origins: own === undefined ? {} : { [model]: own } }), model };
   return `ib1-${contentHash({ ...head, chunk: index }, items)}`;
 }
 
@@ -131,10 +142,10 @@ function numbered(stem: string, n: number): string {
 type JsonValue = Parameters<typeof canonicalJson>[0];
 
 function headOf(request: Omit<RunRequest, "items">): { [key: string]: JsonValue } {
-  const { model, name, parentId, mimeType, metadata, provider, isReal = false } = request;
+  const { model, name, parentId, mimeType, metadata, provider, isReal = false, origins = {} } = request;
   const named = provider === undefined ? {} : { provider };
   const facts = { task_name: name, parent_batch_id: parentId, response_mime_type: mimeType, metadata };
-  const head = { model, ...facts, ...named };
+  const head = { model, ...facts, ...named, ...(Object.keys(origins).length > 0 && { origins }) };
   return isReal ? { ...head, images: "real" } : head;
 }
 
@@ -184,6 +195,8 @@ interface RealtimeSettings {
   /** What prompts ask for that do not say so themselves. */
   options: Options;
   mimeType: ImageMimeType | null;
+  /** See `origins` of a `RunRequest`. Default: none. */
+  origin?: string | null;
 }
 
 /** One request of a run. */
@@ -218,10 +231,11 @@ export function planRealtimeRun(settings: RealtimeSettings, prompts: readonly Pr
       }),
     ),
   );
-  const { model, mimeType } = settings;
+  const { model, mimeType, origin = null } = settings;
   const { aspectRatio = null, size = null, seed } = usual;
   const asked = { model, aspectRatio, size, ...(seed === undefined ? {} : { seed }) };
-  const head = { kind: "realtime", ...asked, ...(mimeType === null ? {} : { mimeType }) };
+  const more = { ...(mimeType !== null && { mimeType }), ...(origin !== null && { origin }) };
+  const head = { kind: "realtime", ...asked, ...more };
   const inputSha256 = contentHash(head, planned);
   return { settings, items, images, inputSha256 };
 }
