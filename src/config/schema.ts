@@ -62,6 +62,13 @@ const numericLimits = Object.fromEntries(
 
 const limitsSchema = z.strictObject({
   ...numericLimits,
+  budget: z
+    .strictObject({ usd: z.number().min(0), per: z.enum(["day", "month"]) })
+    .nullable()
+    .default(null)
+    .describe(
+      "how much real money each account may hold and spend in a day or a month of UTC; null: no limit",
+    ),
   unknownOutcome: z
     .enum(UNKNOWN_OUTCOMES)
     .default("stop")

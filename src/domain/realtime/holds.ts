@@ -1,5 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { amountText } from "../../kernel/money.ts";
+import { requireBudget } from "../billing/budget.ts";
 import { grant, moveMoney, takeBack } from "../billing/ledger.ts";
 import { cannotPay, type Payer } from "../billing/payer.ts";
 import { type Call, recordCalls } from "../health/calls.ts";
@@ -77,6 +78,13 @@ export function openHold(
     if (consentMicroUsd !== null && hold.amountMicroUsd > consentMicroUsd) throw refuse({ consentMicroUsd });
     if (!(await tx.workers.isAlive(hold.worker)).isAlive) throw takenForDead();
     await tx.realtimeHolds.insert(hold);
+    const ofHold = { ...hold, provider: hold.lostCall?.provider ?? null };
+    await requireBudget(
+      tx,
+      ofHold,
+      hold.createdAtMs,
+      (message) => new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message),
+    );
     await alongside(tx);
     if (consentMicroUsd !== null) await grant(tx, hold, null, hold.amountMicroUsd, hold.createdAtMs);
     await moveMoney(tx, movementOf(hold, "hold"), hold.createdAtMs, ({ balanceMicroUsd, isPlay }) => {
