@@ -14,7 +14,15 @@ import {
   paysDrawingsInPlay,
   topUp,
 } from "../domain/accounts.ts";
-import { type BudgetState, periodOf, stateOf } from "../domain/billing/budget.ts";
+import {
+  ALL_ACCOUNTS,
+  type BudgetState,
+  EACH_ACCOUNT,
+  periodOf,
+  scopeOfUpstream,
+  stateOf,
+  upstreamOf,
+} from "../domain/billing/budget.ts";
 import { checkInvariants, doubtfulBatches } from "../domain/check-invariants.ts";
 import { CALLS_EVERY_MS, type CallSums, sumCalls } from "../domain/health/calls.ts";
 import type { Repositories, Stores } from "../domain/ports/stores.ts";
@@ -97,14 +105,22 @@ export interface Admin {
     drawings: ReadonlySet<string>;
   }): Promise<UsageLine[]>;
   /** How the budgets stand, and what was spent in each of the last months, the newest first. */
-  budgets(months: number): Promise<{ budgets: BudgetState[]; months: MonthSpent[] }>;
-  /** Null: the scope has no budget any more. */
-  setBudget(scope: string, budget: Omit<BudgetRecord, "scope"> | null): Promise<void>;
+  budgets(months: number): Promise<{ budgets: Budget[]; months: MonthSpent[] }>;
+  /** Sets the budget of an upstream, or of all together (null). `budget` null: there is none any more. */
+  setBudget(upstream: string | null, budget: Omit<BudgetRecord, "scope"> | null): Promise<void>;
   /** Throws `INVALID_CONFIG` for the bucket of another database. See `checkInvariants`. */
   check(onProgress?: (text: string) => void): ReturnType<typeof checkInvariants>;
   /** See `repairStorage`. Throws as `check` does, and `STORAGE_FAILED` for a damaged database. */
   repair(): ReturnType<typeof repairStorage>;
   close(): Promise<void>;
+}
+
+/** A budget, and how it stands. */
+export interface Budget extends Omit<BudgetState, "scope"> {
+  /** The provider that it is for; null for all. */
+  upstream: string | null;
+  /** Whether each account may spend it. */
+  isOfEachAccount: boolean;
 }
 
 /** The real money of one upstream and one run (null in real time) in a month such as `2026-11`. */
@@ -265,9 +281,11 @@ function adminOf(data: OpenStorage, deps: { clock: Clock; ids: Ids }): Omit<Admi
       }),
     budgets: async (count) => {
       const nowMs = deps.clock.nowMs();
-      const budgets: BudgetState[] = [];
-      for (const budget of await stores.read.budgets.list())
-        budgets.push(await stateOf(stores.read, budget, nowMs));
+      const budgets: Budget[] = [];
+      for (const record of await stores.read.budgets.list()) {
+        const { scope, ...state } = await stateOf(stores.read, record, nowMs);
+        budgets.push({ ...state, upstream: upstreamOf(scope), isOfEachAccount: scope === EACH_ACCOUNT });
+      }
       const months: MonthSpent[] = [];
       for (let at = 0, { fromMs, beforeMs } = periodOf("month", nowMs); at < count; at++) {
         const month = new Date(fromMs).toISOString().slice(0, 7);
@@ -287,8 +305,12 @@ function adminOf(data: OpenStorage, deps: { clock: Clock; ids: Ids }): Omit<Admi
       }
       return { budgets, months };
     },
-    setBudget: (scope, budget) =>
-      write((tx) => (budget === null ? tx.budgets.remove(scope) : tx.budgets.put({ scope, ...budget }))),
+    setBudget: (upstream, budget) => {
+      const scope = upstream === null ? ALL_ACCOUNTS : scopeOfUpstream(upstream);
+      return write((tx) =>
+        budget === null ? tx.budgets.remove(scope) : tx.budgets.put({ scope, ...budget }),
+      );
+    },
     usage: async ({ by, fromMs = 0, beforeMs = Number.MAX_SAFE_INTEGER, drawings }) => {
       const isPlay = paysDrawingsInPlay(await stores.read.accounts.list());
       const calls = await stores.read.providerCalls.list({

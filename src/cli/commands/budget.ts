@@ -1,12 +1,5 @@
-import {
-  ALL_ACCOUNTS,
-  type BudgetState,
-  EACH_ACCOUNT,
-  scopeOfUpstream,
-  upstreamOf,
-} from "../../domain/billing/budget.ts";
 import { formatUsd, microsToNumber, parseUsd } from "../../kernel/money.ts";
-import type { MonthSpent } from "../../service/admin.ts";
+import type { Budget, MonthSpent } from "../../service/admin.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { textOption } from "../options.ts";
 import { type Column, tableLines } from "../output/table.ts";
@@ -41,10 +34,9 @@ const MONTHS = 3;
 function run(context: CommandContext): Promise<CommandResult> {
   const [amount] = context.arguments;
   const name = textOption(context.options, "upstream");
-  const scope = name === undefined ? ALL_ACCOUNTS : scopeOfUpstream(name);
   const budget = amount === undefined ? undefined : readBudget(amount);
   return withAdmin(context, { mayCreate: budget != null }, async (admin) => {
-    if (budget !== undefined) await admin.setBudget(scope, budget);
+    if (budget !== undefined) await admin.setBudget(name ?? null, budget);
     const { budgets, months } = await admin.budgets(MONTHS);
     return {
       json: { budgets: budgets.map(budgetView), months: months.map(monthView) },
@@ -66,17 +58,17 @@ function readBudget(text: string): { limitMicroUsd: number; per: "day" | "month"
   return { limitMicroUsd, per };
 }
 
-const leftOf = ({ limitMicroUsd, spentMicroUsd, heldMicroUsd }: BudgetState) =>
+const leftOf = ({ limitMicroUsd, spentMicroUsd, heldMicroUsd }: Budget) =>
   Math.max(0, limitMicroUsd - spentMicroUsd - heldMicroUsd);
 
-function whoseBudget({ scope }: BudgetState): string {
-  return scope === EACH_ACCOUNT ? "each account (all shown)" : (upstreamOf(scope) ?? "all");
+function whoseBudget({ upstream, isOfEachAccount }: Budget): string {
+  return isOfEachAccount ? "each account (all shown)" : (upstream ?? "all");
 }
 
-function budgetView(state: BudgetState): object {
+function budgetView(state: Budget): object {
   return {
-    upstream: upstreamOf(state.scope),
-    of_each_account: state.scope === EACH_ACCOUNT,
+    upstream: state.upstream,
+    of_each_account: state.isOfEachAccount,
     usd: microsToNumber(state.limitMicroUsd),
     per: state.per,
     from: new Date(state.fromMs).toISOString(),
@@ -96,7 +88,7 @@ const amounts = <Row>(title: string, of: (row: Row) => number): Column<Row> => (
   align: "right",
   of: (row) => formatUsd(of(row)),
 });
-const BUDGET_COLUMNS: readonly Column<BudgetState>[] = [
+const BUDGET_COLUMNS: readonly Column<Budget>[] = [
   { title: "upstream", of: whoseBudget },
   { title: "budget", align: "right", of: ({ limitMicroUsd, per }) => `${formatUsd(limitMicroUsd)}/${per}` },
   amounts("spent", ({ spentMicroUsd }) => spentMicroUsd),
