@@ -106,6 +106,15 @@ interface BatchInput {
   origin?: Readonly<Record<string, unknown>>;
 }
 
+/**
+ * Who works on a batch that has not ended.
+ *
+ * - `always`: a service that stays, from one start to the next.
+ * - `while-named`: the service inside a command, while a command names the batch.
+ * - `no`: nobody, until somebody names the batch.
+ */
+export type GoesOn = "always" | "while-named" | "no";
+
 export interface BatchRecord {
   id: string;
   apiKeyId: string;
@@ -145,6 +154,9 @@ export interface BatchRecord {
   /** Why, as it was found last; of no meaning while it is well. */
   waiting: Waiting | null;
   source: BatchSource;
+  goesOn: GoesOn;
+  /** When it was first to be cancelled. From then on nothing is begun for it, and what was sent is awaited. Null before. */
+  cancelAskedAtMs: number | null;
   /** Null when the request for the batch had its items. */
   input: BatchInput | null;
   /** When the items were read from the input and the money was put on hold; null before, and without an input. */
@@ -412,7 +424,7 @@ export interface KeyedRequestRecord {
   /** The tasks that upstreams have begun for the images of its runs, by the index of the image. */
   tasks: Readonly<Record<string, UpstreamTask>>;
   /** The body of a success, whose bytes are a blob; or an error that is final. Null until a run has finished. */
-  answer: { sha256: string } | { error: { code: ErrorCode; message: string } } | null;
+  answer: { sha256: string } | { error: { code: ErrorCode; message: string; mayBePaid?: boolean } } | null;
   /** Then the sweep may remove the record. */
   expiresAtMs: number;
 }

@@ -2,7 +2,7 @@ import type { Request, Response } from "express";
 import { type BatchModel, batchSchemas, type ListEnvelope } from "../../contract/batch-api.ts";
 import type { ServiceErrorCode } from "../../contract/errors.ts";
 import type { SizeTier } from "../../contract/image-formats.ts";
-import { inWords } from "../../contract/limits.ts";
+import { ANNOUNCED_LIMITS, inWords } from "../../contract/limits.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
 import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
@@ -158,7 +158,10 @@ export const createOperations: readonly Operation[] = [
         return (offer && batchModel(model, offer, group, account)) ?? [];
       });
       const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
-      response.json(envelope);
+      const limits = Object.fromEntries(
+        Object.entries(ANNOUNCED_LIMITS).map(([field, name]) => [field, deps.limits[name]]),
+      );
+      response.json({ ...envelope, limits });
     },
   },
   {
@@ -207,12 +210,7 @@ export const createOperations: readonly Operation[] = [
           inspector,
           storageUriPrefixes,
           sent,
-          optionsOf: (model, name) => {
-            // The first provider decides, also while it is disabled: a repeat must be the same request.
-            const serving = deps.offers.serving(model.id);
-            const offer = serving.find(({ provider }) => name === null || provider.name === name);
-            return offer ? optionsOf(model, offer.provider) : null;
-          },
+          optionsOf: (model, name) => deps.offers.optionsFor(model, name),
           isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
         });
         return createBatch(deps, caller, checked, idempotencyKey);
