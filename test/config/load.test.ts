@@ -36,7 +36,7 @@ describe("the configuration", () => {
     const cwd = await tempDir();
     const file = { models: [{ id: "mine" }], limits: { zipItems: 7 }, vendor: { keyHeaders: ["x-mine"] } };
     writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify(file));
-    const config = loadConfig({ cwd, upstream: "openai", vendor: "google" });
+    const config = loadConfig({ cwd, file: "imgbatch.config.json", upstream: "openai", vendor: "google" });
     expect(config.providers.map(({ name }) => name)).toEqual(["openai"]);
     expect(config.models.map(({ id }) => id)).not.toContain("mine");
     expect(config).toMatchObject({

@@ -193,6 +193,21 @@ describe.skipIf(process.env.IMGBATCH_TEST_STORES !== undefined)("imgbatch admin 
     expect(await backupStorage({ directory: data, target })).toMatchObject({ files });
   });
 
+  it("[BACKUP-3] killed in its first moments, it is begun again", async () => {
+    const { data } = await usedDirectory();
+    const target = await tempDir();
+    await writeFile(join(target, DATA_FILES.lock), "");
+    await writeFile(join(target, `.${DATA_FILES.backup}.0123456789ab.partial`), "{");
+    await backupStorage({ directory: data, target });
+    expect(await checkOf(target)).toMatchObject({ images: 5, problems: [] });
+    const gone = await tempDir();
+    await writeFile(join(gone, DATA_FILES.lock), "");
+    await writeFile(join(gone, "letter.txt"), "dear");
+    await expect(backupStorage({ directory: data, target: gone })).rejects.toMatchObject({
+      code: "FILE_EXISTS",
+    });
+  });
+
   it("refuses a directory that is something else, and one inside of the data", async () => {
     const { data } = await usedDirectory();
     const other = await tempDir();
