@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { z } from "zod";
 import { BACKGROUNDS, RATIOS, SIZE_TIERS } from "../contract/image-formats.ts";
-import { DEFAULT_LIMITS, type Limits } from "../contract/limits.ts";
+import { DEFAULT_LIMITS, type Limits, UNKNOWN_OUTCOMES } from "../contract/limits.ts";
 import { type ProviderEntry, providerEntrySchema } from "../contract/provider-entries.ts";
 import { UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
 import { storageSchema } from "./storage-places.ts";
@@ -90,17 +90,35 @@ const LIMIT_WORDS: Record<keyof Limits, string> = {
   uploadBytesPerKey: "the most bytes of all uploaded files of a key",
 };
 
-const limitsSchema = z.strictObject(
-  Object.fromEntries(
-    Object.entries(DEFAULT_LIMITS).map(([name, value]) => [
-      name,
-      (name === "outageHours" ? z.number() : z.int())
-        .min(0)
-        .default(value)
-        .describe(LIMIT_WORDS[name as keyof Limits]),
-    ]),
-  ) as { [Name in keyof Limits]: z.ZodDefault<z.ZodNumber> },
-);
+const numericLimits = Object.fromEntries(
+  Object.entries(DEFAULT_LIMITS).map(([name, value]) => [
+    name,
+    (name === "outageHours" ? z.number() : z.int())
+      .min(0)
+      .default(value)
+      .describe(LIMIT_WORDS[name as keyof Limits]),
+  ]),
+) as { [Name in keyof Limits]: z.ZodDefault<z.ZodNumber> };
+
+const limitsSchema = z.strictObject({
+  ...numericLimits,
+  budget: z
+    .strictObject({
+      usd: z.number().min(0).describe("US dollars"),
+      per: z.enum(["day", "month"]).describe("of UTC"),
+    })
+    .nullable()
+    .default(null)
+    .describe(
+      "how much real money each account may hold and spend in a day or a month of UTC; null: no limit",
+    ),
+  unknownOutcome: z
+    .enum(UNKNOWN_OUTCOMES)
+    .default("stop")
+    .describe(
+      "when the answer of a paid request was lost: stop asks nothing again, once sends one more request and marks the image",
+    ),
+});
 
 const flash = {
   ratios: "extended",

@@ -92,10 +92,18 @@ const proceduralSchema = z.strictObject({
   concurrency: z.int().min(1).default(2).describe("how many drawings are made at once"),
 });
 
+const idempotencyKey = header
+  .nullable()
+  .default(null)
+  .describe(
+    "the header by which the upstream makes an image once, however often it is asked (of another imgbatch: Idempotency-Key): then a request whose answer was lost is sent again; null: it has none",
+  );
+
 /** The vendor's own `generateContent`, or another imgbatch. */
 const nativeSchema = z.strictObject({
   type: z.literal("native").describe("the vendor's generateContent, or another imgbatch"),
   ...remote,
+  idempotencyKey,
   apiVersion: z.string().min(1).default("v1beta").describe("the part of the path behind baseUrl"),
   keyHeader: header.default("x-vendorx-api-key").describe("the header that carries the key"),
 });
@@ -144,6 +152,7 @@ const keyAuth = header.default("bearer").describe('"bearer", or the name of the 
 const openaiSchema = z.strictObject({
   type: z.literal("openai").describe("OpenAI Images, and services that speak it"),
   ...remote,
+  idempotencyKey,
   path: z
     .string()
     .startsWith("/")

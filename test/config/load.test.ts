@@ -11,7 +11,7 @@ import { tempDir } from "../support/temp-dir.ts";
 describe("the configuration", () => {
   it("fills in every default when there is no file", async () => {
     const config = loadConfig({ cwd: await tempDir() });
-    expect(config.limits).toEqual(DEFAULT_LIMITS);
+    expect(config.limits).toEqual({ ...DEFAULT_LIMITS, unknownOutcome: "stop", budget: null });
     expect(config.models.map((m) => [m.id, m.prices["1K"]])).toEqual([
       ["vendorx-3.1-flash-image", 0.067],
       ["vendorx-3.1-flash-image-preview", 0.067],

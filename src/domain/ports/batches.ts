@@ -241,6 +241,7 @@ export interface FinishedItem
     | "seed"
     | "notes"
     | "usage"
+    | "maybePaid"
     | "answer"
   > {
   leaseToken: string;

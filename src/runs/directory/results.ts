@@ -79,6 +79,10 @@ const ofBatches = z.looseObject({
   seed: z.int().optional(),
   upstream_cost: z.number().optional().describe("US dollars, as the upstream reports them"),
   cost: z.number().optional().describe("US dollars that the image costs"),
+  may_be_billed: z
+    .number()
+    .optional()
+    .describe("US dollars that the upstream may bill, at most, for requests whose answers were lost"),
   took_ms: count.optional().describe("milliseconds that the provider took; absent in a job of an upstream"),
   status: z.string().describe("success or failed; another service may have words of its own"),
   batch_id: z.string().describe("empty if the batch is not known"),
