@@ -2,7 +2,15 @@ import type { Batch } from "../client/answers.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { EXIT_CODES } from "../contract/errors.ts";
 import { shellWord } from "../kernel/command-line.ts";
-import { type Cost, costText, formatUsd, microsToNumber, playMoneyField, sumCosts } from "../kernel/money.ts";
+import {
+  type Cost,
+  costText,
+  FREE_DRAWINGS,
+  microsToNumber,
+  paidText,
+  playMoneyField,
+  sumCosts,
+} from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
 import { collectRun, type RunOutcome } from "../runs/collect-run.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
@@ -90,7 +98,7 @@ export async function fetchRun(
   const { signal, clock, output: reporter } = context;
   return describeFinished(context, {
     ...run,
-    outcome: await collectRun({ ...run, service, clock, reporter, signal }),
+    outcome: await collectRun({ ...run, service, clock, reporter, signal, beganMs: context.beganMs }),
   });
 }
 
@@ -101,7 +109,8 @@ export async function describeFinished(context: CommandContext, run: EndedRun): 
   const { model: usual, task_name: name = null } = state.request ?? {};
   const model = [...new Set(state.batches.flatMap((batch) => batch.model ?? usual ?? []))].join(", ") || null;
   const advice = canRetry(run) ? fetchAgain(outcome, shownDir) : { retryCommand: null };
-  await writeRunReports(context, { outcome, shownDir, model, name, ...advice });
+  const { paidNowMicroUsd } = outcome;
+  await writeRunReports(context, { outcome, shownDir, model, name, paidNowMicroUsd, ...advice });
   return describeRun(context, run);
 }
 
@@ -113,8 +122,8 @@ interface EndedRun {
   state: RunState;
   /** Whether the run existed before; null where this does not apply, as for a download. */
   replayed: boolean | null;
-  /** The batches, by id, that the command did not make. Default: not known. */
-  earlier?: ReadonlySet<string>;
+  /** The batches, by id, that the command found. Default: it paid for none. */
+  found?: ReadonlyMap<string, Batch>;
   shownDir: string;
   allowance?: Allowance;
   /** The step that makes the images of edited prompts. Default: none, where the prompt files are not known. */
@@ -154,6 +163,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
       counts,
       fetched_count: fetchedCount,
       actual_cost: cost === null ? null : microsToNumber(cost.micros),
+      paid_now: cost === null || cost.isPlay ? 0 : microsToNumber(outcome.paidNowMicroUsd),
       ...playMoneyField(cost),
       results: `${shownDir}/${RESULTS_FILE}`,
       retry: hasRetry ? `${shownDir}/${RETRY_FILE}` : null,
@@ -197,14 +207,14 @@ function judgeLacking({ lines }: RunOutcome, { missing, total }: ImageCounts): J
   return { exitCode: EXIT_CODES[exit].code, error: { code, message } };
 }
 
-/** Batches that were made earlier cost nothing now. */
-function costNote({ outcome, earlier = new Set() }: EndedRun, cost: Cost | null): string {
+/** What was paid since the command began, and before; and how many images were drawn beside those that were paid. */
+function costNote({ outcome }: EndedRun, cost: Cost | null): string {
   if (cost === null) return "";
   if (cost.isPlay) return `; ${costText(cost)}`;
-  const paid = actualCost(outcome.batches.filter(({ id }) => earlier.has(id)));
-  const before = paid === null || paid.isPlay ? 0 : paid.micros;
-  if (before === 0) return `, ${costText(cost)}`;
-  return `; ${formatUsd(cost.micros - before, "sum")} now (${formatUsd(before, "sum")} paid earlier)`;
+  const drawn = outcome.lines.filter(({ play_money: isPlay, files }) => isPlay && files.length > 0).length;
+  const beside = drawn === 0 ? "" : `; ${drawn} ${FREE_DRAWINGS}`;
+  const text = paidText(cost, outcome.paidNowMicroUsd);
+  return `${text.includes(" now ") ? ";" : ","} ${text}${beside}`;
 }
 
 /** Reports how many images a repeated run fetched. */

@@ -186,7 +186,7 @@ async function submit(options: StartOptions, start: Start): Promise<StartedRun> 
     if (isNew) await undoRefusedRun(dir, state, error);
     throw error;
   });
-  return { ...started, replayed: started.earlier.size > 0 };
+  return { ...started, replayed: started.found.size > 0 };
 }
 
 /** Returns the run state with which a run begins or goes on. Throws if the batches of the `earlier` one are others. */

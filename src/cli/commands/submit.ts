@@ -20,7 +20,7 @@ import { assignIds, type Chunk, type Plan, planRun, type RunRequest } from "../.
 import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/prompt-files.ts";
 import { fitItems, settleItems } from "../../runs/plan/settle-items.ts";
 import { describeChanges } from "../../runs/plan/update.ts";
-import { reportReplay, type StartedRun, type Submissions } from "../../runs/send.ts";
+import { pendingIn, reportReplay, type StartedRun, type Submissions } from "../../runs/send.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
@@ -183,10 +183,9 @@ async function runHere(
       reportReplay({ reporter: output, clock }, batch, { round: 0 });
     for (const { batch_id = null, custom_id, status, error = null } of outcome.lines)
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
-    const earlier = new Set(outcome.batches.map(({ id }) => id));
     const updateStep = commandAgain(context.typed, "--update");
     return describeFinished(context, {
-      ...{ outcome, state, replayed: true, earlier, shownDir, allowance, updateStep },
+      ...{ outcome, state, replayed: true, shownDir, allowance, updateStep },
     });
   });
 }
@@ -340,6 +339,11 @@ export async function withoutService(context: CommandContext): Promise<ImgbatchE
   });
 }
 
+function stillToMake(images: readonly Asked[]): string[] {
+  if (images.length === 0) return [];
+  return [`${counted(images.length, "image")} submitted before ${images.length === 1 ? "is" : "are"} still to be made and paid`];
+}
+
 /**
  * Describes the planned run, and submits nothing. Batches that the directory has already cost nothing. Throws the errors
  * that the run itself would throw before it sends anything.
@@ -354,13 +358,16 @@ async function describeDryRun(
   const { state, update, images, openImages } = start;
   const { chunks, items, request } = plan;
   budget.approve(images);
+  const before = start.kind === "run" && start.isNew ? [] : await pendingIn(state, start.items, work.service, work.signal);
+  const unpaid = [...images, ...before];
   const facts = {
     dry_run: true,
     directory: shownDir,
     model: request.model,
     item_count: items.length,
     image_count: update === null ? imagesOf(chunks) : images.length,
-    ...budget.facts(images),
+    ...(before.length > 0 && { pending_count: before.length }),
+    ...budget.facts(unpaid),
   };
   if (update !== null) {
     const { kept, changed, added, removed } = update;
@@ -376,7 +383,8 @@ async function describeDryRun(
       ...(openImages === 0
         ? []
         : [`${openImages} of them are of the earlier submission, which is finished first`]),
-      ...budget.estimateLines(images),
+      ...stillToMake(before),
+      ...budget.estimateLines(unpaid),
     ];
     return { json: { ...facts, changes }, lines };
   }
@@ -396,7 +404,8 @@ async function describeDryRun(
     ...(reusedCount === 0
       ? []
       : [`${counted(reusedCount, "batch", "batches")} submitted before: re-used, nothing is paid again`]),
-    ...budget.estimateLines(images),
+    ...stillToMake(before),
+    ...budget.estimateLines(unpaid),
     ...keys.map(String),
   ];
   return { json: { ...facts, batches }, lines };

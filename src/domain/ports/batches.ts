@@ -159,6 +159,7 @@ export type ListedItem = Pick<
   | "mimeType"
   | "imageCount"
   | "error"
+  | "finishedAtMs"
   | "modelVersion"
   | "provider"
   | "maybePaid"
