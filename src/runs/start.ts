@@ -4,12 +4,14 @@ import { join } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
 import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { holdsApiKey } from "../kernel/hide-keys.ts";
+import { shellWord } from "../kernel/command-line.ts";
 import { canonicalJson } from "../kernel/json.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
 import { claimDirectory, removeLeftovers } from "./directory/claim.ts";
 import { readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
+import { readResults } from "./directory/results.ts";
 import {
   isLacking,
   lastRound,
@@ -23,7 +25,7 @@ import {
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import type { Asked } from "./plan/choose-model.ts";
 import { type Chunk, inputHash, type Plan, type PlannedItem, type RunRequest } from "./plan/plan.ts";
-import { planAgain } from "./plan/retry.ts";
+import { isMadeAgain, planAgain } from "./plan/retry.ts";
 import { changedError, describeChanges, planUpdate } from "./plan/update.ts";
 import {
   askedIn,
@@ -64,8 +66,12 @@ export interface StartOptions extends Omit<Run, "state" | "consentOf"> {
   limits: Limits;
   /** Change the run to these prompts if it had others. Else that throws `DIRECTORY_CONFLICT`. */
   isUpdate: boolean;
+  /** An update also makes images again that had failed: see `isMadeAgain`. Default: no. */
+  retries?: boolean;
   /** The advice to update the run, which makes this many images. */
   adviseUpdate: (images: readonly Asked[]) => string;
+  /** Returns the same command with these flags, and without those of no value. Default: not known. */
+  commandWith?: (flags: Readonly<Record<string, string | undefined>>) => string;
 }
 
 /** How a submission begins. Nothing is written or sent yet. */
@@ -122,13 +128,15 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     return { ...fresh, kind: "run", isNew: own === null };
   }
   await claim(dir, earlier.input_sha256);
-  const update = await planUpdate(dir, earlier, plan);
+  const retries = options.retries === true && earlier.finished_at !== null && !isSame;
+  const failed = retries ? (await readResults(dir)).filter(isMadeAgain).map((line) => line.custom_id) : [];
+  const update = await planUpdate(dir, earlier, plan, failed);
   const unsent = unsentBatches(earlier, service);
   const begun = { state: earlier, isNew: false, added: [], items: update.items, update };
   if (isSame) return { ...begun, kind: "run", images: askedIn(unsent, update.items), openImages: 0 };
   if (!options.isUpdate) {
     const advise = () => options.adviseUpdate(askedIn([{ images: update.images }], update.items));
-    throw changedError(shownDir, update, advise);
+    throw changedError(shownDir, update, advise, otherFlags(earlier, plan, options));
   }
   const open = unsent.filter(({ refused }) => refused !== true);
   const images = [
@@ -136,6 +144,24 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     ...(open.length === 0 ? [] : askedIn(open, await readAskedItems(dir))),
   ];
   return { ...begun, kind: "update", images, openImages: imagesIn(open) };
+}
+
+/** Says with which flags a run was made, where they are others now, and names the command with them. Null if they are the same. */
+function otherFlags(
+  { request }: RunState,
+  { request: { flags: now = {} } }: Plan,
+  { commandWith }: Pick<StartOptions, "commandWith">,
+): { made: string; again: string } | null {
+  const before = request?.flags ?? {};
+  const names = Object.keys({ ...before, ...now }).filter((name) => before[name] !== now[name]);
+  if (names.length === 0 || commandWith === undefined) return null;
+  const [had, lacked] = [names.filter((name) => name in before), names.filter((name) => !(name in before))];
+  const made = [
+    ...(had.length > 0 ? [`with ${had.map((name) => `${name} ${shellWord(before[name] ?? "")}`).join(" ")}`] : []),
+    ...(lacked.length > 0 ? [`without ${lacked.join(" ")}`] : []),
+  ];
+  const again = commandWith(Object.fromEntries(names.map((name) => [name, before[name]])));
+  return { made: `This run was made ${made.join(" and ")}.`, again };
 }
 
 /** Whether the run in a directory asks for the same as a plan, of an upstream at another address. */
@@ -226,12 +252,14 @@ function submittedRequest({
   metadata,
   isReal = false,
   origins = {},
+  flags = {},
   defaultQualities = {},
 }: RunRequest): RunState["request"] {
   return {
     ...{ model, task_name: name, response_mime_type: mimeType, metadata },
     ...(isReal && { images: "real" }),
     ...(Object.keys(origins).length > 0 && { origins }),
+    ...(Object.keys(flags).length > 0 && { flags }),
     ...(Object.keys(defaultQualities).length > 0 && { default_qualities: defaultQualities }),
   };
 }

@@ -35,6 +35,21 @@ it("submit of edited prompts is exit 6, says what differs, and prints the comman
   expect(cli.fake.batches).toHaveLength(1);
 });
 
+it("submit with other flags than before says which, and prints the command with them", async () => {
+  const cli = await createCli({});
+  await write(cli, PETS);
+  const submit = ["submit", "pets.jsonl", "--data", "d"];
+  expect((await cli.here([...submit, "--mime-type", "image/webp", "--count", "1"])).code).toBe(0);
+  const { code, stderr } = await cli.here([...submit, "--mime-type", "image/jpeg"]);
+  expect(code).toBe(6);
+  expect(stderr).toContain("This run was made with --mime-type image/webp --count 1.");
+  expect(stderr).toContain(
+    "next: with the flags of before: imgbatch submit pets.jsonl --data d --mime-type image/webp --count 1; or ",
+  );
+  expect((await cli.here([...submit, "--mime-type", "image/webp"])).code).toBe(0);
+  expect(cli.fake.batches).toHaveLength(1);
+});
+
 it("--dry-run --update counts the changes and the price, and changes nothing", async () => {
   const cli = await edited();
   const before = await readdir(join(cli.cwd, "pets-images"));
@@ -97,6 +112,22 @@ it("after an update every command takes the run as its prompts are now", async (
   expect(page).toContain("a big d0g");
   expect(page).not.toContain("a cow");
   expect(cli.fake.batches).toHaveLength(2);
+});
+
+it("[RUN-26] submit and --update make images again that had failed, in the same directory, and --no-retry leaves them", async () => {
+  const cli = await createCli({ failing: /dog/ });
+  await write(cli, PETS);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(4);
+  expect((await cli.here(["submit", "pets.jsonl", "--no-retry"])).code).toBe(4);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(4);
+  cli.fake.options.failing = /none/;
+  await write(cli, [...PETS, line("yak")]);
+  const dry = await cli.here(["submit", "pets.jsonl", "--update", "--dry-run"]);
+  expect(dry.stdout).toContain("2 images to make with");
+  expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(0);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
+  const sent = cli.fake.batches.map(({ items }) => items.map((item) => item.custom_id));
+  expect(sent).toEqual([["cat", "dog", "cow"], ["dog"], ["dog", "yak"]]);
 });
 
 it("images of an update that fail are retried alone, and an open update is finished by retry too", async () => {

@@ -2,12 +2,16 @@ import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { readEnvironment } from "../../environment.ts";
 import { costText } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { ownOrigin } from "../../providers/catalogue/catalogue.ts";
 import { checkDirectory, withRunLock } from "../../runs/directory/claim.ts";
+import { readResults } from "../../runs/directory/results.ts";
+import { otherMaker } from "../../runs/directory/run-service.ts";
 import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
+import type { RunBatch, RunState } from "../../runs/directory/run-state-schema.ts";
 import {
   type Asked,
   chooseModels,
@@ -18,9 +22,18 @@ import {
 } from "../../runs/plan/choose-model.ts";
 import { assignIds, type Chunk, type Plan, planRun, type RunRequest } from "../../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/prompt-files.ts";
+import { isMadeAgain, planRetry } from "../../runs/plan/retry.ts";
 import { fitItems, settleItems } from "../../runs/plan/settle-items.ts";
 import { describeChanges } from "../../runs/plan/update.ts";
-import { pendingIn, reportReplay, type StartedRun, type Submissions } from "../../runs/send.ts";
+import {
+  askedIn,
+  type ImageConsent,
+  pendingIn,
+  reportReplay,
+  type StartedRun,
+  type Submissions,
+  send,
+} from "../../runs/send.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
@@ -32,7 +45,7 @@ import { describeFinished, finishRun } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
-import { commandAgain, type Flag, nextCommand } from "../output/next-step.ts";
+import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, originsOf, requireKnown, unknownRun } from "../targets.ts";
 import { loadReferences, readVariableRules } from "./input-options.ts";
 import { running } from "./shared-options.ts";
@@ -176,7 +189,7 @@ async function runHere(
     if (plan === undefined || plan.inputSha256 !== state.input_sha256) return null;
     const { outcomeHere } = await import("../../runs/recorded.ts");
     const outcome = await outcomeHere({ dir, state, plan, keepZip }, signal);
-    if (outcome === null) return null;
+    if (outcome === null || (options.retries && outcome.lines.some(isMadeAgain))) return null;
     reportPlan(context, options, plan);
     const submitted = new Set(submittedBatches(state).map(({ id }) => id));
     for (const batch of outcome.batches.filter(({ id }) => submitted.has(id)))
@@ -249,11 +262,13 @@ async function submit(
   const work: StartOptions = {
     ...{ plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent },
     ...{ names, shownDir, limits, isUpdate, adviseUpdate, sharesReferences: shares },
+    retries: options.retries,
+    commandWith: (flags) => commandWith(context.typed, flags),
   };
   const target = { argument: shownDir, run: earlier === null ? null : { dir, state: earlier } };
   if (options.dryRun || isUpdate) await requireKnown(target, service, context);
   if (options.dryRun) {
-    const result = await describeDryRun(work, budget, models);
+    const result = await describeDryRun(work, budget, models, options);
     return { ...result, next: "the same command without --dry-run" };
   }
   return withRunLock(dir, { clock, signal }, async () => {
@@ -266,11 +281,49 @@ async function submit(
       await leaveRun(dir, started.state);
       return describeDetached(context, options, started);
     }
+    const isEnded = started.batches.every(({ isDone }) => isDone);
+    const mayRetry = options.retries && earlier !== null && earlier.finished_at !== null && isEnded;
+    const again = mayRetry ? await makeAgain({ ...work, state: started.state }, budget) : null;
     const isPlain = !options.isNew && options.explicitKey === null;
     const updateStep = isPlain ? commandAgain(context.typed, "--update") : undefined;
-    const ended = { ...started, dir, shownDir, keepZip, allowance, intervalMs, updateStep };
-    return finishRun(context, service, ended);
+    const ended = { dir, shownDir, keepZip, allowance, intervalMs, updateStep, replayed: started.replayed };
+    const result = await finishRun(context, service, { ...started, ...again?.started, ...ended });
+    return again?.advice === undefined ? result : { ...result, next: again.advice };
   });
+}
+
+/**
+ * Makes images of a run again that had failed before this command: nobody has paid for them. Without the consent to pay now
+ * they stay, and `advice` names the command that agrees. Null when there are none, or another service may know more.
+ */
+async function makeAgain(
+  work: StartOptions & { state: RunState },
+  budget: ReturnType<typeof createBudget>,
+): Promise<{ started?: StartedRun; advice?: string | undefined } | null> {
+  const { reporter } = work;
+  const planned = await failedBefore(work);
+  if (planned.length === 0) return null;
+  const images = askedIn(planned, work.plan.items);
+  const which = counted(images.length, "failed image");
+  let consentOf: ImageConsent | null;
+  try {
+    consentOf = await budget.consent(images);
+  } catch (error) {
+    if (!(error instanceof ImgbatchError) || error.code !== "COST_LIMIT") throw error;
+    reporter.note(`${which} left as before: ${error.message}`);
+    return { advice: error.advice };
+  }
+  reporter.note(`making ${which} again (--no-retry leaves such images)`);
+  return { started: await send({ ...work, consentOf }, { added: planned }) };
+}
+
+/** Plans the batches that make the failed images of an ended run again. */
+async function failedBefore(work: StartOptions & { state: RunState }): Promise<RunBatch[]> {
+  const { dir, state, service } = work;
+  if (state.batches.some((entry) => otherMaker(entry, service) !== null)) return [];
+  const failed = (await readResults(dir)).filter(isMadeAgain);
+  const plan = await planRetry({ ...work, limits: DEFAULT_LIMITS }, failed, { refused: false, lost: false });
+  return plan.added;
 }
 
 function reportPlan({ output }: CommandContext, { shownDir }: SubmitOptions, plan: Plan): void {
@@ -290,8 +343,8 @@ function planOf(
   items: readonly PromptItem[],
   { shares, ...how }: Pick<RunRequest, "defaultQualities" | "origins" | "isReal"> & { shares: boolean },
 ): Plan {
-  const { name, parentId, mimeType, metadata, limits } = options;
-  const request = { model, name, parentId, mimeType, metadata, items, ...how };
+  const { name, parentId, mimeType, metadata, limits, flags } = options;
+  const request = { model, name, parentId, mimeType, metadata, items, flags, ...how };
   return planRun(request, limits, shares);
 }
 
@@ -339,9 +392,16 @@ export async function withoutService(context: CommandContext): Promise<ImgbatchE
   });
 }
 
+function failedAgain(images: readonly Asked[]): string[] {
+  if (images.length === 0) return [];
+  return [`${counted(images.length, "failed image")} made again (--no-retry leaves them)`];
+}
+
 function stillToMake(images: readonly Asked[]): string[] {
   if (images.length === 0) return [];
-  return [`${counted(images.length, "image")} submitted before ${images.length === 1 ? "is" : "are"} still to be made and paid`];
+  return [
+    `${counted(images.length, "image")} submitted before ${images.length === 1 ? "is" : "are"} still to be made and paid`,
+  ];
 }
 
 /**
@@ -352,14 +412,18 @@ async function describeDryRun(
   work: StartOptions,
   budget: ReturnType<typeof createBudget>,
   models: RunModels,
+  { retries }: Pick<SubmitOptions, "retries">,
 ): Promise<CommandResult> {
   const { plan, shownDir } = work;
   const start = await chooseStart(work, checkDirectory);
   const { state, update, images, openImages } = start;
   const { chunks, items, request } = plan;
   budget.approve(images);
-  const before = start.kind === "run" && start.isNew ? [] : await pendingIn(state, start.items, work.service, work.signal);
-  const unpaid = [...images, ...before];
+  const before =
+    start.kind === "run" && start.isNew ? [] : await pendingIn(state, start.items, work.service, work.signal);
+  const isEnded = before.length === 0 && start.kind === "run" && state.finished_at !== null;
+  const again = retries && isEnded ? askedIn(await failedBefore({ ...work, state }), start.items) : [];
+  const unpaid = [...images, ...before, ...again];
   const facts = {
     dry_run: true,
     directory: shownDir,
@@ -367,6 +431,7 @@ async function describeDryRun(
     item_count: items.length,
     image_count: update === null ? imagesOf(chunks) : images.length,
     ...(before.length > 0 && { pending_count: before.length }),
+    ...(again.length > 0 && { failed_count: again.length }),
     ...budget.facts(unpaid),
   };
   if (update !== null) {
@@ -384,6 +449,7 @@ async function describeDryRun(
         ? []
         : [`${openImages} of them are of the earlier submission, which is finished first`]),
       ...stillToMake(before),
+      ...failedAgain(again),
       ...budget.estimateLines(unpaid),
     ];
     return { json: { ...facts, changes }, lines };
@@ -405,6 +471,7 @@ async function describeDryRun(
       ? []
       : [`${counted(reusedCount, "batch", "batches")} submitted before: re-used, nothing is paid again`]),
     ...stillToMake(before),
+    ...failedAgain(again),
     ...budget.estimateLines(unpaid),
     ...keys.map(String),
   ];
