@@ -4,14 +4,15 @@ import { licences } from "./licences.mjs";
 const common = {
   platform: "node",
   logLevel: "warn",
-  // The first two have parts that are compiled for each system. PostgreSQL's library and Ink load the next three only if they
-  // are installed.
+  // The first two have parts that are compiled for each system. PostgreSQL's library, Ink and that of proxies load the next
+  // four only if they are installed.
   external: [
     "better-sqlite3",
     "sharp",
     "pg-native",
     "pg-cloudflare",
     "react-devtools-core",
+    "kerberos",
     // Optional peers.
     "@aws-sdk/credential-provider-node",
     "@opentelemetry/sdk-node",

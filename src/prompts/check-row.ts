@@ -1,7 +1,7 @@
 import { customIdProblem, FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
-import type { FormatName } from "./lines.ts";
+import { type FormatName, isBlank } from "./lines.ts";
 import { checkOptions, OPTION_FIELDS, type Options } from "./options.ts";
 import type { Report } from "./problems.ts";
 
@@ -191,7 +191,7 @@ function checkPrompt(value: unknown, maxChars: number, report: Report): string {
   }
   const prompt = value.trim();
   const length = codePointLength(prompt);
-  if (prompt === "") report("prompt", "is empty; say what the image shows");
+  if (isBlank(prompt)) report("prompt", "is empty; say what the image shows");
   if (length > maxChars) report("prompt", `has ${length} characters; at most ${maxChars} are allowed`);
   if (hasUnstorableText(prompt)) report("prompt", "holds NUL or half a character pair; remove it");
   return prompt;

@@ -13,16 +13,18 @@ export interface Line {
 }
 
 const LINE_FEED = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
 const BYTE_ORDER_MARK = "\ufeff";
 /** The problem of a line whose bytes are not UTF-8. */
 export const BAD_TEXT = "is not valid UTF-8";
 
 /**
  * The lines of a file as its bytes arrive: UTF-8, with or without a byte order mark. No more than one line is held, and
- * of one that is longer than `maxBytes` not even that: its text is empty then.
+ * of one that is longer than `maxBytes` not even that: its text is empty then. In a file without line feeds, but a last
+ * one, carriage returns end the lines, as old programs write them.
  */
 export async function* readLines(
-  bytes: AsyncIterable<Uint8Array>,
+  source: AsyncIterable<Uint8Array>,
   maxBytes: number,
 ): AsyncGenerator<Line, void, undefined> {
   let number = 1;
@@ -41,9 +43,10 @@ export async function* readLines(
     number++;
     return line;
   };
+  const { lineEnd, bytes } = await findLineEnd(source, maxBytes);
   for await (const chunk of bytes) {
     let start = 0;
-    for (let end = chunk.indexOf(LINE_FEED); end >= 0; end = chunk.indexOf(LINE_FEED, start)) {
+    for (let end = chunk.indexOf(lineEnd); end >= 0; end = chunk.indexOf(lineEnd, start)) {
       add(chunk.subarray(start, end));
       start = end + 1;
       const line = take();
@@ -53,6 +56,44 @@ export async function* readLines(
     if (start < chunk.length) add(chunk.subarray(start));
   }
   if (size > 0) yield take();
+}
+
+/** Reads up to the first line feed that something follows. Without one within `maxBytes`, carriage returns end the lines. */
+async function findLineEnd(
+  source: AsyncIterable<Uint8Array>,
+  maxBytes: number,
+): Promise<{ lineEnd: number; bytes: AsyncIterable<Uint8Array> }> {
+  const iterator = source[Symbol.asyncIterator]();
+  const head: Uint8Array[] = [];
+  let size = 0;
+  let feed = -1;
+  let carriage = -1;
+  while (size <= maxBytes && (feed < 0 || feed === size - 1)) {
+    const next = await iterator.next();
+    if (next.done) break;
+    const at = (byte: number) => next.value.indexOf(byte) + (next.value.includes(byte) ? size : 0);
+    if (feed < 0) feed = at(LINE_FEED);
+    if (carriage < 0) carriage = at(CARRIAGE_RETURN);
+    head.push(next.value);
+    size += next.value.length;
+  }
+  const hasFeeds = feed >= 0 && feed < size - 1;
+  const isOfFeed = feed >= 0 && carriage === feed - 1;
+  const lineEnd = !hasFeeds && carriage >= 0 && !isOfFeed ? CARRIAGE_RETURN : LINE_FEED;
+  return { lineEnd, bytes: rejoined(head, iterator) };
+}
+
+/** What was read ahead of a source, and then the rest of it. The end of its reading ends that of the source. */
+async function* rejoined<T>(
+  head: readonly T[],
+  iterator: AsyncIterator<T>,
+): AsyncGenerator<T, void, undefined> {
+  try {
+    yield* head;
+    for (let next = await iterator.next(); !next.done; next = await iterator.next()) yield next.value;
+  } finally {
+    await iterator.return?.();
+  }
 }
 
 const STRICT = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -127,11 +168,7 @@ export async function inspectFile(
   }
   const problem = problemOfHead(joined(chunks, size).subarray(0, HEAD_BYTES));
   if (problem !== null) await iterator.return?.();
-  const bytes = async function* () {
-    yield* chunks;
-    yield* { [Symbol.asyncIterator]: () => iterator };
-  };
-  return { problem, bytes: bytes() };
+  return { problem, bytes: rejoined(chunks, iterator) };
 }
 
 function problemOfHead(head: Uint8Array): string | null {
@@ -184,7 +221,7 @@ interface Row {
   /** The number of its first line, from 1. */
   line: number;
   fields: Record<string, unknown>;
-  /** The texts of the cells of a table, by column. */
+  /** The texts that stand for `{{name}}`: all cells of a table, all texts and numbers of a JSON line. */
   columns?: Record<string, string>;
 }
 
@@ -192,8 +229,10 @@ interface Row {
 export interface ColumnRules {
   /** Whether a row may have a field. */
   isTaken: (name: string) => boolean;
-  /** The column that holds the prompts. Default: `prompt`. */
+  /** The column or field that holds the prompts. Default: `prompt`. */
   promptColumn?: string | undefined;
+  /** The column or field that holds the ids. Default: `custom_id`. */
+  idColumn?: string | undefined;
   /** The prompt of all rows. A table needs no prompts of its own then. */
   template?: string | undefined;
 }
@@ -208,11 +247,12 @@ export type ReadRows = (
   lines: AsyncIterable<Line>,
   report: ReportLine,
   columns: ColumnRules,
+  note: (remark: string) => void,
 ) => AsyncIterable<Row>;
 
-/** A blank line carries no prompt. */
-export function isBlank(line: string): boolean {
-  return line.trim() === "";
+/** Whether nothing of a text can be seen: it has only blanks of any width, and characters that no font draws. */
+export function isBlank(text: string): boolean {
+  return /^[\s\p{Default_Ignorable_Code_Point}\u2800]*$/u.test(text);
 }
 
 /** The formats of prompts; also the endings of their files. */

@@ -44,13 +44,27 @@ interface Kind {
 const MOST_WORD_CHARS = 40;
 const MOST_TEXT_CHARS = DEFAULT_LIMITS.promptChars;
 
+/** Returns the number of a text such as `42`, or `42.0` as spreadsheets write it; null for anything else. */
+export function wholeNumberOf(text: string): number | null {
+  const [, digits] = /^(\d{1,15})(?:[.,]0+)?$/.exec(text) ?? [];
+  return digits === undefined ? null : Number(digits);
+}
+
+/** `16:9`, also as spreadsheets, people and keyboards of other languages write it: `16:09:00`, `16 / 9`, `16x9`, `16：9`. */
+const RATIO = /^0?([1-9]\d?)\s*[:/x×∶]\s*0?([1-9]\d?)(?::00)?$/i;
+
+function ratioOf(text: string): string | null {
+  const [, width, height] = RATIO.exec(text.normalize("NFKC")) ?? [];
+  return width === undefined ? null : `${width}:${height}`;
+}
+
 const isWord = (text: string) => text.length <= MOST_WORD_CHARS && /^[\w.-]+$/.test(text);
 
 /** In the order in which they are written. Whether a model takes a value is checked when it is known. */
 export const OPTIONS: Readonly<Record<OptionField, Kind>> = {
   aspect_ratio: {
     key: "aspectRatio",
-    read: (text) => (/^[1-9]\d?:[1-9]\d?$/.test(text) ? text : null),
+    read: ratioOf,
     advice: "write width:height in whole numbers, such as 1:1, 3:2 or 16:9",
   },
   size: {
@@ -70,7 +84,7 @@ export const OPTIONS: Readonly<Record<OptionField, Kind>> = {
   },
   seed: {
     key: "seed",
-    read: (text) => (/^\d{1,10}$/.test(text) && Number(text) <= MOST_SEED ? Number(text) : null),
+    read: seedOfText,
     advice: `write a whole number from 0 to ${MOST_SEED}`,
   },
   negative_prompt: {
@@ -79,6 +93,12 @@ export const OPTIONS: Readonly<Record<OptionField, Kind>> = {
     advice: `write what the image must not show, in at most ${MOST_TEXT_CHARS} characters`,
   },
 };
+
+function seedOfText(text: string): number | null {
+  const seed = wholeNumberOf(text);
+  return seed !== null && seed <= MOST_SEED ? seed : null;
+}
+
 const ENTRIES = Object.entries(OPTIONS) as [OptionField, Kind][];
 export const OPTION_FIELDS = ENTRIES.map(([field]) => field);
 

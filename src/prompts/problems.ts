@@ -25,6 +25,9 @@ export function formatProblem({ file, line, field, message }: Problem): string {
   return `${file}${line === null ? "" : `:${line}`}: ${field === null ? "" : `${field}: `}${message}`;
 }
 
+/** No message repeats more of what was written. */
+export const MOST_SHOWN_CHARS = 200;
+
 /** More problems than a person mends at once. In a file of a wrong format every line is one. */
 const MOST_SHOWN = 200;
 

@@ -1,5 +1,5 @@
 import { visit } from "jsonc-parser";
-import { expandedCustomIds, type Limits } from "../contract/limits.ts";
+import { expandedCustomIds } from "../contract/limits.ts";
 import { counted, truncateCodePoints } from "../kernel/text.ts";
 import { type CheckedRow, checkRow, isTaken, type RowRules } from "./check-row.ts";
 
@@ -10,6 +10,7 @@ import {
   inspectFile,
   isBlank,
   type ReadRows,
+  type ReportLine,
   readLines,
 } from "./lines.ts";
 import { type FileLine, Problems, type Report } from "./problems.ts";
@@ -42,6 +43,11 @@ export class PromptReader {
   /** Lines with more reference images than usual. */
   readonly #crowded: { fileLine: FileLine; count: number }[] = [];
 
+  readonly #notes: string[] = [];
+  /** Columns that look like ids, of rows without an id. */
+  readonly #idLike = new Set<string>();
+  /** A file has columns or fields. */
+  #hasNames = false;
   readonly #expander: Expander;
   #rowCount = 0;
 
@@ -61,9 +67,13 @@ export class PromptReader {
     return this.#expander.summary;
   }
 
-  /** Variables that stayed text. */
+  /** What was left out, and variables that stayed text. */
   get notes(): string[] {
-    return this.#expander.notes;
+    const ids = [...this.#idLike].map(
+      (name) =>
+        `${name} is kept as metadata; to name the images by it, call it custom_id, or use --id-column ${name}`,
+    );
+    return [...this.#notes, ...ids, ...this.#expander.notes];
   }
 
   /**
@@ -79,7 +89,10 @@ export class PromptReader {
     const reportLine = (line: number | null, field: string | null, message: string) =>
       problems.add({ file, line }, field, message);
     const before = problems.count;
-    const { read, maxLineBytes } = formatOf(file, this.#rules.limits, named);
+    const format = formatOf(file, named);
+    const read = FORMATS[format];
+    // A JSON line may hold images: it may be as long as a request.
+    const maxLineBytes = format === "jsonl" ? this.#rules.limits.createBodyBytes : TEXT_LINE_BYTES;
     const inspected = await inspectFile(bytes);
     if (inspected.problem !== null) {
       reportLine(null, null, inspected.problem);
@@ -101,21 +114,32 @@ export class PromptReader {
       }
     };
     let rowCount = 0;
-    const { template, promptColumn, isStrict = false, defaultCount } = this.#rules;
-    const columnRules = { isTaken: (name: string) => isTaken(name, isStrict), template, promptColumn };
-    for await (const { line, ...source } of read(lines(), reportLine, columnRules)) {
+    const { template, promptColumn, idColumn, isStrict = false, defaultCount } = this.#rules;
+    const columnRules = {
+      isTaken: (name: string) => isTaken(name, isStrict),
+      template,
+      promptColumn,
+      idColumn,
+    };
+    const isTable = format === "csv" || format === "tsv";
+    this.#hasNames ||= format !== "txt";
+    const note = (remark: string) => this.#notes.push(`${file}: ${remark}`);
+    for await (const { line, ...source } of read(lines(), reportLine, columnRules, note)) {
       rowCount++;
       this.#rowCount++;
       const fileLine = { file, line };
       const report: Report = (field, message) => problems.add(fileLine, field, message);
       const number = this.#rowCount;
       for await (const { fields, variant } of this.#expander.expand(
-        { ...source, number, fileLine, defaultCount },
+        { ...source, number, fileLine, defaultCount, isTable },
         report,
       )) {
         const row = checkRow(fields, this.#rules, report);
-        for (const name of Object.keys(row.metadata ?? {}))
+        for (const name of Object.keys(row.metadata ?? {})) {
           if (!this.#expander.hasUsed(name)) this.#rules.kept?.add(name);
+          if (row.customId === null && idColumn === undefined && /^(id|sku)$/i.test(name))
+            this.#idLike.add(name);
+        }
         const most = this.#rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
         if (row.references.length > most) this.#crowded.push({ fileLine, count: row.references.length });
         yield { row, number, variant, fileLine, report };
@@ -134,7 +158,12 @@ export class PromptReader {
       const use = name === "image" ? "give a file with prompts" : `write {{${name}}} in a prompt`;
       this.problems.add({ file: "--var", line: null }, name, `no line uses it; ${use}, or leave it out`);
     }
-    const { usualReferences } = this.#rules;
+    this.#expander.reportLacking(this.problems);
+    const { usualReferences, promptColumn, idColumn } = this.#rules;
+    const flags = { "--prompt-column": promptColumn, "--id-column": idColumn };
+    for (const [flag, name] of Object.entries(flags))
+      if (name !== undefined && !this.#hasNames && this.#rowCount > 0)
+        this.problems.add({ file: flag, line: null }, null, "a .txt file has no columns; leave it out");
     if (this.problems.count === 0) return this.problems;
     for (const { fileLine, count } of this.#crowded) {
       const message = `${usualReferences?.who} at most ${counted(usualReferences?.max ?? 0, "reference image")}; this prompt has ${count}`;
@@ -159,8 +188,10 @@ export class PromptReader {
 const SHAPE = 'write one object a line, like {"prompt": "a red bicycle"}';
 
 /** `.jsonl` and standard input: every line is a JSON object, or blank, or a comment that begins with `//`. */
-const readJsonl: ReadRows = async function* (lines, report) {
+const readJsonl: ReadRows = async function* (lines, report, { promptColumn, idColumn, template }) {
   let isFirst = true;
+  const prompts = new NamedField(promptColumn, "prompt", "say what the image shows");
+  const ids = new NamedField(idColumn, "custom_id", "give it an id");
   for await (const { number: line, text, problem } of lines) {
     if (problem !== null || isBlank(text) || isComment(text)) continue;
     if (isFirst && text.trimStart().startsWith("[")) {
@@ -178,12 +209,80 @@ const readJsonl: ReadRows = async function* (lines, report) {
     if (typeof value === "object" && value !== null && !Array.isArray(value)) {
       for (const key of repeatedKeys(text))
         report(line, key, "appears more than once; keep one, or write a line for each");
-      yield { line, fields: value as Record<string, unknown> };
+      const given = value as Record<string, unknown>;
+      const columns = textsOf(given);
+      const fields = ids.rename(prompts.rename(given, line), line);
+      if (fields.prompt === undefined && promptColumn !== undefined && template === undefined) continue;
+      yield { line, fields, columns };
     } else {
       report(line, null, `is ${nameOf(value)}, not an object; ${SHAPE}`);
     }
   }
+  if (template === undefined) prompts.reportMissing(report);
+  ids.reportMissing(report);
 };
+
+/** The texts and numbers among the fields of a line. Null is an empty one. */
+function textsOf(fields: Record<string, unknown>): Record<string, string> {
+  const isText = (value: unknown) => value === null || typeof value === "string" || typeof value === "number";
+  const texts = Object.entries(fields).filter(([, value]) => isText(value));
+  return Object.fromEntries(texts.map(([name, value]) => [name, value === null ? "" : String(value)]));
+}
+
+/** A field of JSON lines that stands for one of ours. */
+class NamedField {
+  readonly #name: string | undefined;
+  readonly #ours: string;
+  readonly #advice: string;
+  readonly #missing: number[] = [];
+  readonly #others = new Set<string>();
+  #isKnown = false;
+
+  /** Without a name, or with the name of our own field, nothing is renamed. */
+  constructor(name: string | undefined, ours: string, advice: string) {
+    this.#name = name === ours ? undefined : name;
+    this.#ours = ours;
+    this.#advice = advice;
+  }
+
+  /** Returns the fields with ours. A field that has our name by chance is kept as metadata. */
+  rename(fields: Record<string, unknown>, line: number): Record<string, unknown> {
+    const name = this.#name;
+    if (name === undefined) return fields;
+    const { [name]: value = null, [this.#ours]: other, ...others } = fields;
+    if (value === null) {
+      this.#missing.push(line);
+      if (this.#others.size < MOST_NAMES) for (const each of Object.keys(fields)) this.#others.add(each);
+    } else this.#isKnown = true;
+    const { metadata: given = {} } = fields;
+    const metadata = typeof given === "object" ? { ...given, [this.#ours]: other } : given;
+    const isId = this.#ours === "custom_id" && typeof value === "number";
+    return {
+      ...others,
+      ...(value === null ? {} : { [this.#ours]: isId ? String(value) : value }),
+      ...(other === undefined ? {} : { metadata }),
+    };
+  }
+
+  /** Reports the lines without the field: once when no line has it. */
+  reportMissing(report: ReportLine): void {
+    const name = this.#name ?? "";
+    const [first] = this.#missing;
+    if (first === undefined) return;
+    if (this.#isKnown)
+      for (const line of this.#missing) report(line, name, `is missing; ${this.#advice}, or remove the line`);
+    else {
+      const names = [...this.#others].slice(0, MOST_NAMES).map((each) => truncateCodePoints(each, 40, "…"));
+      report(
+        null,
+        null,
+        `no line has the field ${JSON.stringify(truncateCodePoints(name, 40, "…"))}; the fields are ${names.join(", ")}`,
+      );
+    }
+  }
+}
+
+const MOST_NAMES = 12;
 
 function isComment(text: string): boolean {
   return text.trimStart().startsWith("//");
@@ -205,13 +304,6 @@ const readPlainLines: ReadRows = async function* (lines) {
   }
 };
 
-/** The way in which a kind of prompt file is read. */
-interface Format {
-  read: ReadRows;
-  /** A longer line is an error. */
-  maxLineBytes: number;
-}
-
 /** Far more than the longest prompt with all that belongs to it. */
 const TEXT_LINE_BYTES = 4 * 1024 * 1024;
 
@@ -222,15 +314,10 @@ const FORMATS: Record<FormatName, ReadRows> = {
   tsv: readTable("\t", TEXT_LINE_BYTES),
 };
 
-/**
- * Returns the format of a file: the named one, else by its extension, else JSON lines. A JSON line may hold images: it may
- * be as long as a request.
- */
-function formatOf(fileName: string, { createBodyBytes }: Limits, named: FormatName | null = null): Format {
+/** Returns the format of a file: the named one, else by its extension, else JSON lines. */
+function formatOf(fileName: string, named: FormatName | null): FormatName {
   const extension = /[^/\\]\.([^./\\]+)$/.exec(fileName)?.[1]?.toLowerCase();
-  const name = named ?? FORMAT_NAMES.find((each) => each === extension) ?? "jsonl";
-  const read = FORMATS[name];
-  return name === "jsonl" ? { read, maxLineBytes: createBodyBytes } : { read, maxLineBytes: TEXT_LINE_BYTES };
+  return named ?? FORMAT_NAMES.find((each) => each === extension) ?? "jsonl";
 }
 
 /**

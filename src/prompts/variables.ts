@@ -2,7 +2,9 @@ import { generatedCustomId } from "../contract/limits.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { counted, safeFileName, truncateCodePoints } from "../kernel/text.ts";
 import { FIELDS } from "./check-row.ts";
-import type { FileLine, Report } from "./problems.ts";
+import { isBlank } from "./lines.ts";
+import { wholeNumberOf } from "./options.ts";
+import type { FileLine, Problems, Report } from "./problems.ts";
 
 /** A value of a variable. */
 export interface VariableValue {
@@ -24,8 +26,10 @@ export interface VariableRules {
   variables?: readonly Variable[];
   /** The prompt of all lines; the prompt of the line itself is the variable `prompt` then. */
   template?: string | undefined;
-  /** The column of a table that holds the prompts. Default: `prompt`. */
+  /** The column or field that holds the prompts. Default: `prompt`. */
   promptColumn?: string | undefined;
+  /** The column or field that holds the ids. Default: `custom_id`. */
+  idColumn?: string | undefined;
   /** Reads the list that `@path` names in a prompt file. Returns a problem as text. Default: there are no lists. */
   readList?: (file: string, path: string) => Promise<Uint8Array | { problem: string }>;
   /** Report `{{name}}` without such a variable, instead of keeping it as text. Default: false. */
@@ -35,8 +39,10 @@ export interface VariableRules {
 /** A row of a prompt file with the place of its problems. */
 interface SourceRow {
   fields: Record<string, unknown>;
-  /** The texts of all cells of a table, by column. Absent in other formats. */
+  /** The texts of its cells or fields, by name. */
   columns?: Record<string, string>;
+  /** Cells that are only metadata are values, not texts with variables. */
+  isTable: boolean;
   /** The number of the row in the run, from 1. */
   number: number;
   fileLine: FileLine;
@@ -49,6 +55,8 @@ interface ExpandedRow {
   fields: Record<string, unknown>;
   /** Null for a row without lists. */
   variant: Variant | null;
+  /** The names that stand for something in its texts. */
+  used: ReadonlySet<string>;
 }
 
 /** Which of the rows of a line it is. */
@@ -73,7 +81,10 @@ const WHOLE_NUMBERS: readonly string[] = ["output_count", "seed"];
 /** They hold bytes, not words. */
 const BYTES: readonly string[] = ["data", "mime_type"];
 
-/** Returns the values of a list, one a line. Blank lines are skipped. Returns a problem as text. */
+/**
+ * Returns the values of a list, one a line. Blank lines and comments, which begin with `#` and a blank, are skipped. Returns a
+ * problem as text.
+ */
 export function readListText(bytes: Uint8Array): string[] | { problem: string } {
   let text: string;
   try {
@@ -82,8 +93,8 @@ export function readListText(bytes: Uint8Array): string[] | { problem: string } 
     return { problem: "is not valid UTF-8" };
   }
   if (text.includes("\0")) return { problem: "is not a text file" };
-  const values = text.split(/\r?\n/).map((line) => line.trim());
-  const found = values.filter((line) => line !== "");
+  const lines = text.split(text.trimEnd().includes("\n") ? "\n" : /\r\n?|\n/).map((line) => line.trim());
+  const found = lines.filter((line) => !isBlank(line) && !/^#(\s|$)/.test(line));
   return found.length === 0 ? { problem: "holds no values; write one a line" } : found;
 }
 
@@ -96,9 +107,13 @@ export class Expander {
   /** The variables of all lines that some line uses, or has one of its own for. */
   readonly #used = new Set<string>();
   /** Names without a variable, with the lines that have them. */
-  readonly #unknown = new Map<string, { first: FileLine; lines: number; meant: string | null }>();
+  readonly #unknown = new Map<string, { first: FileLine; lines: number }>();
   /** How the images of each line come about, such as ` × 3 × 4`. */
   readonly #factors = new Set<string>();
+  /** Names of the prompt of all lines, with the lines that do not have them. */
+  readonly #lacking = new Map<string, FileLine[]>();
+  /** The names that some line has. */
+  readonly #known = new Set<string>();
   #lines = 0;
   #images = 0;
   #isFull = false;
@@ -115,11 +130,15 @@ export class Expander {
     const fields = template === undefined ? given : { ...given, prompt: template };
     const own = vars === null ? [] : await this.#readVars(vars, row, report);
     if (own === null) return;
-    // Cells that are only metadata are values, not texts with variables.
-    const isText = ([name]: [string, unknown]) => row.columns === undefined || FIELDS.includes(name);
+    const isText = ([name]: [string, unknown]) => !row.isTable || FIELDS.includes(name);
     const texts = Object.fromEntries(Object.entries(fields).filter(isText));
     const names = placeholdersOf(texts);
+    const { metadata: _, ...asking } = Object.fromEntries(
+      Object.entries(texts).filter(([name]) => FIELDS.includes(name)),
+    );
+    const asked = placeholdersOf(asking);
     const variables = this.#variablesOf(row, own, given);
+    if (this.#lacks(variables, row.fileLine)) return;
     const isUsed = ({ name, values }: Variable) =>
       names.has(name) || SETTABLE.includes(name) || values.some(({ image }) => image !== undefined);
     const idle = own.find((variable) => !isUsed(variable));
@@ -129,7 +148,22 @@ export class Expander {
     }
     const used = variables.filter(isUsed);
     for (const { name } of used) this.#used.add(name);
-    if (!this.#noteUnknown(names, variables, row, report)) return;
+    for (const [name, value] of Object.entries(given)) {
+      if (row.isTable || !asked.has(name) || FIELDS.includes(name) || typeof value !== "object") continue;
+      if (value === null) continue;
+      report(
+        name,
+        `is ${Array.isArray(value) ? "a list" : "an object"}; {{${name}}} stands for a text or a number`,
+      );
+      return;
+    }
+    if (!this.#noteUnknown({ names, asked, variables, fileLine: row.fileLine }, report)) return;
+    const empty = used.filter(({ name, values }) => asked.has(name) && values.some(isEmpty));
+    for (const variable of empty) {
+      const field = own.includes(variable) ? `vars.${variable.name}` : variable.name;
+      report(field, `is empty, and {{${variable.name}}} stands for it; fill it in, or remove the line`);
+    }
+    if (empty.length > 0) return;
     const lists = used.filter(({ isList }) => isList);
     for (const [field, value] of Object.entries(texts)) {
       const chars = longestText(value, used);
@@ -143,7 +177,7 @@ export class Expander {
       const made = { ...fields, ...withValues(texts, used, values) };
       // The cells of a used column are no metadata then.
       if (this.#rules.isStrict) for (const { name } of used) if (!FIELDS.includes(name)) delete made[name];
-      if (lists.length === 0) yield { fields: made, variant: null };
+      if (lists.length === 0) yield { fields: made, variant: null, used: names };
       else {
         const { custom_id = null, ...rest } = made;
         const base = typeof custom_id === "string" ? custom_id : String(row.number);
@@ -156,7 +190,8 @@ export class Expander {
         const first = custom_id === null && parts.length === 0 ? generatedCustomId(row.number) : base;
         const stem = truncateCodePoints([first, ...parts].map(namePart).join("-"), MOST_STEM_CHARS);
         const isId = custom_id === null || typeof custom_id === "string";
-        yield { fields: isId ? rest : made, variant: { stem, values: Object.fromEntries(listed) } };
+        const variant = { stem, values: Object.fromEntries(listed) };
+        yield { fields: isId ? rest : made, variant, used: names };
       }
     }
   }
@@ -173,10 +208,9 @@ export class Expander {
 
   /** The names that stayed text, one note each. */
   get notes(): string[] {
-    return [...this.#unknown].map(([name, { first, lines, meant }]) => {
+    return [...this.#unknown].map(([name, { first, lines }]) => {
       const also = lines === 1 ? "" : ` and ${counted(lines - 1, "other line")}`;
-      const advice = meant === null ? "" : `; did you mean {{${meant}}}?`;
-      return `{{${name}}} has no variable and stays text (${first.file}:${first.line}${also})${advice}`;
+      return `{{${name}}} has no variable and stays text (${first.file}:${first.line}${also})`;
     });
   }
 
@@ -244,7 +278,8 @@ export class Expander {
     const cells = Object.entries({ ...row.columns, ...prompt }).filter(
       ([name]) => !SETTABLE.includes(name) || (name === "prompt" && template !== undefined),
     );
-    const found: Variable[] = [...own, ...cells.map(single)];
+    const isOwn = ([name]: [string, string]) => own.some((variable) => variable.name === name);
+    const found: Variable[] = [...own, ...cells.filter((cell) => !isOwn(cell)).map(single)];
     const taken = new Set(found.map(({ name }) => name));
     for (const variable of variables) {
       const { name } = variable;
@@ -254,24 +289,73 @@ export class Expander {
     return found;
   }
 
+  /** Whether the prompt of all lines has a name that this line does not have. It is reported at the end. */
+  #lacks(variables: readonly Variable[], fileLine: FileLine): boolean {
+    const { template } = this.#rules;
+    if (template === undefined) return false;
+    for (const { name } of variables) this.#known.add(name);
+    const lacking = [...placeholdersOf(template)].filter(
+      (name) => !variables.some((each) => each.name === name),
+    );
+    for (const name of lacking) {
+      const lines = this.#lacking.get(name) ?? [];
+      lines.push(fileLine);
+      this.#lacking.set(name, lines);
+    }
+    return lacking.length > 0;
+  }
+
+  /** Reports the names of the prompt of all lines that no line has, and the lines that lack what others have. */
+  reportLacking(problems: Problems): void {
+    for (const [name, lines] of this.#lacking) {
+      if (this.#known.has(name)) {
+        for (const fileLine of lines)
+          problems.add(
+            fileLine,
+            name,
+            `is missing, and --prompt has {{${name}}}; add it, or remove the line`,
+          );
+        continue;
+      }
+      const known = [...this.#known];
+      const meant = nearName(name, known);
+      const advice = meant === null ? `there are ${namesOf(known)}` : `did you mean {{${meant}}}?`;
+      problems.add({ file: "--prompt", line: null }, `{{${name}}}`, `no line has it; ${advice}`);
+    }
+  }
+
   /** Remembers names without a variable. Returns false when they are a problem. */
   #noteUnknown(
-    names: ReadonlySet<string>,
-    variables: readonly Variable[],
-    { fileLine }: SourceRow,
+    {
+      names,
+      asked,
+      variables,
+      fileLine,
+    }: {
+      names: ReadonlySet<string>;
+      /** Those of the prompt, and of all else that decides the image. */
+      asked: ReadonlySet<string>;
+      variables: readonly Variable[];
+      fileLine: FileLine;
+    },
     report: Report,
   ): boolean {
     const known = variables.map(({ name }) => name);
     const unknown = [...names].filter((name) => !known.includes(name));
+    let isRight = true;
     for (const name of unknown) {
-      const meant = didYouMean(name, known);
+      const meant = asked.has(name) ? nearName(name, known) : null;
       const advice = meant === null ? "give it one in vars or with --var" : `did you mean {{${meant}}}?`;
-      if (this.#rules.isStrict) report(null, `{{${name}}} has no variable; ${advice}`);
-      const noted = this.#unknown.get(name);
-      if (noted === undefined) this.#unknown.set(name, { first: fileLine, lines: 1, meant });
-      else noted.lines++;
+      if (this.#rules.isStrict || meant !== null) {
+        report(null, `{{${name}}} has no variable; ${advice}`);
+        isRight = false;
+      } else {
+        const noted = this.#unknown.get(name);
+        if (noted === undefined) this.#unknown.set(name, { first: fileLine, lines: 1 });
+        else noted.lines++;
+      }
     }
-    return unknown.length === 0 || !this.#rules.isStrict;
+    return isRight;
   }
 
   /** Counts the images of a row. Returns false when the run would have too many, which is reported once. */
@@ -302,6 +386,24 @@ export class Expander {
     );
     return false;
   }
+}
+
+const MOST_NAMES = 12;
+
+function namesOf(names: readonly string[]): string {
+  if (names.length === 0) return "none";
+  return `${names.slice(0, MOST_NAMES).join(", ")}${names.length > MOST_NAMES ? ", …" : ""}`;
+}
+
+/** Returns the known name that a name is a slip of; null for none. Short names differ from others by a letter or two. */
+function nearName(name: string, known: readonly string[]): string | null {
+  const mostEdits = name.length < 3 ? 0 : name.length < 5 ? 1 : 2;
+  const folded = known.find((each) => each.toLowerCase() === name.toLowerCase());
+  return folded ?? didYouMean(name, known, mostEdits);
+}
+
+function isEmpty({ text, image }: VariableValue): boolean {
+  return image === undefined && isBlank(text);
 }
 
 function isValue(value: unknown): value is string | number {
@@ -378,7 +480,7 @@ function withValues(
     if (image !== undefined) made.reference_images = [image, ...listOf(made.reference_images)];
     else if (name === "reference_images") made[name] = [text];
     else if (SETTABLE.includes(name) && !(name === "prompt" && fields.prompt != null))
-      made[name] = WHOLE_NUMBERS.includes(name) && /^-?\d{1,15}$/.test(text) ? Number(text) : text;
+      made[name] = WHOLE_NUMBERS.includes(name) ? (wholeNumberOf(text) ?? text) : text;
   }
   return made;
 }

@@ -1,5 +1,6 @@
+import { Agent, request } from "node:http";
+import { buffer } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
-import { Agent } from "undici";
 import { timed } from "./measure.mjs";
 
 /** The tries of one request, and the pause before the second one, as the AI SDK has them. */
@@ -12,7 +13,7 @@ const PAUSE_MS = 2000;
  * 4 s. Returns how long it took, in ms.
  */
 export async function runBareClient({ baseUrl, path, images, concurrency }) {
-  const agent = new Agent({ connections: concurrency, headersTimeout: 0, bodyTimeout: 0 });
+  const agent = new Agent({ keepAlive: true, maxSockets: concurrency });
   const headers = { "content-type": "application/json" };
   let next = 0;
   const sendAll = async () => {
@@ -20,8 +21,11 @@ export async function runBareClient({ baseUrl, path, images, concurrency }) {
       const text = `picture ${next++}`;
       const body = JSON.stringify({ contents: [{ role: "user", parts: [{ text }] }] });
       for (let tries = 1; tries <= TRIES; tries++) {
-        const answer = await agent.request({ origin: baseUrl, path, method: "POST", headers, body });
-        await answer.body.arrayBuffer();
+        const answer = await new Promise((resolve, reject) => {
+          const sent = request(baseUrl + path, { agent, method: "POST", headers }, resolve);
+          sent.once("error", reject).end(body);
+        });
+        await buffer(answer);
         if (answer.statusCode === 200) break;
         const announcedMs = 1000 * Number(answer.headers["retry-after"] ?? Number.NaN);
         await setTimeout(Number.isNaN(announcedMs) ? PAUSE_MS * 2 ** (tries - 1) : announcedMs);
@@ -31,6 +35,6 @@ export async function runBareClient({ baseUrl, path, images, concurrency }) {
   try {
     return await timed(() => Promise.all(Array.from({ length: concurrency }, sendAll)));
   } finally {
-    await agent.close();
+    agent.destroy();
   }
 }

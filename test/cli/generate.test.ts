@@ -46,6 +46,27 @@ it("[GEN-8] as JSON the result names the file, its facts and what made it", asyn
   });
 });
 
+it.each([
+  [
+    "Latin-1",
+    Buffer.from('a sign\nthat says "Caf\xe9"', "latin1"),
+    "<stdin>:2: is not valid UTF-8; save the text as UTF-8",
+  ],
+  [
+    "cut in a character",
+    Buffer.from("a café").subarray(0, -1),
+    "<stdin>:1: is not valid UTF-8; save the text as UTF-8",
+  ],
+  ["UTF-16", Buffer.from("a fox in snow", "utf16le"), "<stdin>: the file is UTF-16; save it as UTF-8"],
+  ["an image", png("x"), "<stdin>: is a PNG image, not a prompt file"],
+])("a prompt on standard input that is %s is refused, and nothing is paid", async (_, stdin, problem) => {
+  const cli = await createInProcessCli();
+  const result = await cli.run(["generate", "-"], { stdin });
+  expect(result).toMatchObject({ code: 2, stdout: "" });
+  expect(result.stderr).toContain(problem);
+  expect(cli.fake.requests).toEqual([]);
+});
+
 it("[GEN-8] the prompt can come from standard input, and the options reach the request", async () => {
   const cli = await createInProcessCli();
   writeFileSync(cli.path("a.png"), png("a"));
@@ -149,7 +170,7 @@ const WRONG: [string[], RegExp][] = [
   [[""], /The prompt is empty/],
   [["x", "--file", "p.jsonl"], /either a prompt or --file/],
   [["x", "--size", "3K"], /--size "3K": use 512, 1K, 2K, 4K/],
-  [["x", "--aspect-ratio", "16x9"], /--aspect-ratio "16x9": write width:height/],
+  [["x", "--aspect-ratio", "16to9"], /--aspect-ratio "16x9": write width:height/],
   [["x", "--image", "none.png"], /--image: there is no file "none.png"/],
   [["x", "--image", "text.png"], /must be a PNG, JPEG or WebP image/],
   [["x", "--image", "."], /is not a file/],

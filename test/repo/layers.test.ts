@@ -10,7 +10,8 @@ const ALLOWED: Record<string, readonly string[]> = {
   kernel: [],
   contract: ["kernel"],
   processes: ["environment", "kernel"],
-  http: ["contract", "kernel"],
+  // The proxies of the environment.
+  http: ["environment", "contract", "kernel"],
   // What is known of vendors and their models.
   "providers/catalogue": ["contract", "kernel"],
   config: ["providers/catalogue", "environment", "contract", "kernel"],

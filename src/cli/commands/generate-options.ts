@@ -3,7 +3,7 @@ import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
-import { FORMAT_NAMES } from "../../prompts/lines.ts";
+import { BAD_TEXT, FORMAT_NAMES, inspectFile, isBlank, readLines } from "../../prompts/lines.ts";
 import { type Options, optionFields, withoutDefaults } from "../../prompts/options.ts";
 import { BATCHES_ONLY } from "../../runs/plan/choose-model.ts";
 import { STDIN } from "../../runs/plan/prompt-files.ts";
@@ -78,7 +78,7 @@ function requireOneSource(argument: string | undefined, file: string | null): vo
 
 const RUN_OPTIONS = [
   ...["jobs", "rpm", "count", "format", "junit", "markdown", "gallery", "open"],
-  ...["var", "images", "prompt", "promptColumn"],
+  ...["var", "images", "prompt", "promptColumn", "idColumn"],
 ];
 
 function refuseRunOptions(options: read.TypedOptions): void {
@@ -87,15 +87,35 @@ function refuseRunOptions(options: read.TypedOptions): void {
 }
 
 async function readPrompt(argument: string, { readStdin }: CommandContext): Promise<string> {
-  const bytes = argument === STDIN ? await readStdin() : null;
-  const prompt = (bytes === null ? argument : new TextDecoder().decode(bytes)).trim();
-  if (prompt === "") throw new ImgbatchError("USAGE", "The prompt is empty: say what the image shows.");
+  const prompt = (argument === STDIN ? await textOfStdin(await readStdin()) : argument).trim();
+  if (isBlank(prompt)) throw new ImgbatchError("USAGE", "The prompt is empty: say what the image shows.");
   if (hasUnstorableText(prompt))
     throw new ImgbatchError(
       "USAGE",
       "The prompt contains a NUL or half of a surrogate pair, which cannot be stored.",
     );
   return prompt;
+}
+
+/** Returns the text of standard input. Throws `INVALID_INPUT` with the line that is not UTF-8: nonsense would be paid for. */
+async function textOfStdin(data: Uint8Array): Promise<string> {
+  const problem = (message: string) =>
+    new ImgbatchError("INVALID_INPUT", "1 problem in the input; nothing was sent.", {
+      details: [`<stdin>${message}`],
+    });
+  const inspected = await inspectFile(pieces(data));
+  if (inspected.problem !== null) throw problem(`: ${inspected.problem}`);
+  const lines: string[] = [];
+  for await (const line of readLines(inspected.bytes, data.length)) {
+    const advice = line.problem === BAD_TEXT ? "; save the text as UTF-8" : "";
+    if (line.problem !== null) throw problem(`:${line.number}: ${line.problem}${advice}`);
+    lines.push(line.text);
+  }
+  return lines.join("\n");
+}
+
+async function* pieces(data: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield data;
 }
 
 async function loadImages(options: read.TypedOptions, cwd: string): Promise<PromptReference[]> {

@@ -70,7 +70,12 @@ export const variableOptions: readonly OptionSpec[] = [
     flags: "--prompt <text>",
     description: "the prompt of every line, with its columns as {{column}} and its own prompt as {{prompt}}",
   },
-  { flags: "--prompt-column <name>", description: "the column of the prompts", default: "prompt" },
+  { flags: "--prompt-column <name>", description: "the column or field of the prompts", default: "prompt" },
+  {
+    flags: "--id-column <name>",
+    description: "the column or field of the ids, which name the images",
+    default: "custom_id",
+  },
 ];
 
 /** Throws `USAGE` for a wrong option. */
@@ -89,6 +94,7 @@ export async function readVariableRules({
     variables,
     template: textOption(options, "prompt"),
     promptColumn: textOption(options, "promptColumn"),
+    idColumn: textOption(options, "idColumn"),
   };
 }
 

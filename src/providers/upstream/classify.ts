@@ -173,18 +173,20 @@ export function ambiguous(name: string, from: string, upstreamStatus: number | n
 /** The error for a connection that broke, or was not made. */
 export function broken(
   name: string,
-  { code, isSent }: Pick<ConnectionError, "code" | "isSent">,
+  { code, isSent, message }: Pick<ConnectionError, "code" | "isSent" | "message">,
 ): ProviderError {
-  // A plain word says more than a code of the library or of ours.
-  const isKnown = /^(?!UND_)[A-Z_]+$/.test(code) && !OWN_CODES.includes(code);
-  if (isSent) return ambiguous(name, isKnown ? code : "the connection broke");
-  const from = isKnown ? code : "no connection";
+  // A code of the system says more than one of ours.
+  const known = /^[A-Z_]+$/.test(code) && !OWN_CODES.includes(code) ? code : null;
+  if (isSent) return ambiguous(name, known ?? "the connection broke");
+  const from = TOLD_CODES.includes(code) ? message : (known ?? "no connection");
   return new ProviderError("PROVIDER_ITEM_FAILED", upstreamTold(name, "unreachable", from), {
     trouble: "unreachable",
   });
 }
 
-const OWN_CODES: readonly string[] = [PRIVATE_ADDRESS, "SILENCE", "CLOSED"];
+/** What the message of these says can be mended by a person: a proxy that refuses, a certificate that nobody here knows. */
+const TOLD_CODES: readonly string[] = ["PROXY", "CERTIFICATE"];
+const OWN_CODES: readonly string[] = [...TOLD_CODES, PRIVATE_ADDRESS, "SILENCE", "CLOSED", "CONNECT_TIMEOUT"];
 
 /** A success that holds an error without a known status has made nothing. */
 function statusNamedBy({ status, codes }: ErrorFacts): number {

@@ -1,10 +1,9 @@
 import { lookup as systemLookup } from "node:dns";
 import { promisify } from "node:util";
-import { Agent, type Dispatcher, EnvHttpProxyAgent } from "undici";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { type GeneratedImages, ProviderError } from "../../domain/ports/image-provider.ts";
-import { type Answer, beginningOf, ConnectionError, type Engine, send } from "../../http/transport.ts";
-import { overConnections } from "../../http/undici-engine.ts";
+import { type Proxies, proxiesOf } from "../../http/proxies.ts";
+import { type Answer, beginningOf, ConnectionError, Connections, send } from "../../http/transport.ts";
 import { aside } from "../../kernel/pacing.ts";
 import { tracer } from "../../kernel/tracing.ts";
 import type { AdapterDeps } from "./adapter.ts";
@@ -13,51 +12,6 @@ import { AnswerImages, type ImagesJson, imagesJson, withImages } from "./answer-
 import { ambiguous, answerError, broken } from "./classify.ts";
 import { errorOf, readJson, textAt } from "./error-facts.ts";
 import type { UpstreamRequest } from "./request-body.ts";
-
-/** How long a connection may take to be made. */
-const CONNECT_MS = 10_000;
-
-/** The connections of one provider. */
-interface Connections {
-  /** Leads to the upstream, wherever it is. */
-  own: Engine;
-  /** Leads to public addresses only, checked when a connection is made: a name may mean another address by then. */
-  foreign: Engine;
-  /** Ends all connections, and what still runs over them. */
-  close(): Promise<void>;
-  /** Whether a proxy makes the connections to foreign hosts, and looks their names up. */
-  isProxied: boolean;
-}
-
-/**
- * Opens at most `concurrency` connections to the upstream, when they are needed. Only connecting has a time limit. The
- * usual proxy variables apply, except to an upstream on this machine or in a private network.
- */
-function openConnections(
-  baseUrl: string,
-  concurrency: number,
-  { secret }: Pick<AdapterDeps, "secret">,
-  lookup: typeof systemLookup,
-): Connections {
-  const limits = { headersTimeout: 0, bodyTimeout: 0, connections: concurrency };
-  const variable = (name: string) => secret(name) ?? secret(name.toUpperCase()) ?? "";
-  const [httpProxy, httpsProxy] = [variable("http_proxy"), variable("https_proxy")];
-  const isProxied = httpProxy !== "" || httpsProxy !== "";
-  const connect = { timeout: CONNECT_MS };
-  const guarded = { ...connect, lookup: publicOnly(lookup) };
-  const agent = (toPrivate: boolean): Dispatcher => {
-    const direct = { ...limits, connect: toPrivate ? connect : guarded };
-    if (!isProxied) return new Agent(direct);
-    const tls = { requestTls: connect, proxyTls: connect };
-    return new EnvHttpProxyAgent({ ...direct, ...tls, httpProxy, httpsProxy, noProxy: variable("no_proxy") });
-  };
-  const own = isPrivateHost(new URL(baseUrl).hostname) ? new Agent({ ...limits, connect }) : agent(true);
-  const foreign = agent(false);
-  const close = async () => {
-    await Promise.all([own.destroy(), foreign.destroy()]);
-  };
-  return { own: overConnections(own), foreign: overConnections(foreign), close, isProxied };
-}
 
 type AboutAnswer = Pick<Answer, "status" | "headers">;
 
@@ -93,8 +47,12 @@ export class UpstreamHttp {
   readonly name: string;
   /** Without a trailing slash. */
   readonly baseUrl: string;
-  readonly connections: Connections;
-  readonly lookup: typeof systemLookup;
+  /** Leads to the configured base URL, also in a private network. */
+  readonly #own: Connections;
+  /** Leads to public addresses only, checked when a connection is made: a name may mean another address by then. */
+  readonly #foreign: Connections;
+  readonly #proxies: Proxies;
+  readonly #lookup: typeof systemLookup;
   readonly #deps: AdapterDeps;
   readonly #origins: readonly string[];
 
@@ -104,8 +62,12 @@ export class UpstreamHttp {
     this.#deps = deps;
     this.#origins = [new URL(baseUrl).origin, ...origins];
     this.baseUrl = baseUrl.replace(/\/+$/, "");
-    this.connections = openConnections(this.baseUrl, concurrency, deps, lookup);
-    this.lookup = lookup;
+    this.#lookup = lookup;
+    this.#proxies = proxiesOf(deps.secret);
+    const own = { most: concurrency, proxies: this.#proxies };
+    // A server on this machine or in a private network is asked directly.
+    this.#own = new Connections(isPrivateHost(new URL(baseUrl).hostname) ? { most: concurrency } : own);
+    this.#foreign = new Connections({ ...own, lookup: publicOnly(lookup) });
   }
 
   /**
@@ -223,19 +185,20 @@ export class UpstreamHttp {
   }
 
   /** The connections that lead to an address: only public ones, unless its origin is named without a `*`. */
-  connectionsTo(url: URL): Engine {
-    return this.#origins.includes(url.origin) ? this.connections.own : this.connections.foreign;
+  connectionsTo(url: URL): Connections {
+    return this.#origins.includes(url.origin) ? this.#own : this.#foreign;
   }
 
   /**
    * Whether an address is known not to be of the public internet, and its origin is not named without a `*`. Behind a proxy no
    * connection is ours to check, so the name is looked up here, where that is possible.
    */
-  async leadsInside({ origin, hostname }: URL): Promise<boolean> {
+  async leadsInside(url: URL): Promise<boolean> {
+    const { origin, hostname } = url;
     if (this.#origins.includes(origin)) return false;
     if (isPrivateHost(hostname)) return true;
-    if (!this.connections.isProxied) return false;
-    const addresses = await promisify(this.lookup)(hostname, { all: true }).catch(() => []);
+    if (this.#proxies(url) === null) return false;
+    const addresses = await promisify(this.#lookup)(hostname, { all: true }).catch(() => []);
     return addresses.some(({ address }) => isPrivateAddress(address));
   }
 
@@ -263,7 +226,7 @@ export class UpstreamHttp {
    * reference that could not be read, or with `ProviderError`: `unreachable` before, `ambiguous` after the first byte.
    */
   async send(
-    over: Engine,
+    over: Connections,
     url: URL,
     { method = "GET", headers, body }: Partial<Pick<UpstreamRequest, "method" | "headers" | "body">>,
     signal: AbortSignal,
@@ -274,7 +237,11 @@ export class UpstreamHttp {
     const sending = {
       method,
       headers: {
-        ...{ "user-agent": "imgbatch", accept: "*/*", ...headers },
+        "user-agent": "imgbatch",
+        accept: "*/*",
+        // Images do not get smaller. A compressed answer is read anyway.
+        "accept-encoding": "identity",
+        ...headers,
         ...(body && { "content-type": body.contentType }),
       },
       body: body && { bytes: await body.length(), open: () => body.open() },
@@ -305,7 +272,8 @@ export class UpstreamHttp {
       if (error instanceof ProviderError) throw error;
       if (error instanceof StorageUnavailable)
         throw ambiguous(this.name, "an image that the disk here did not take", status);
-      throw broken(this.name, { code: error instanceof ConnectionError ? error.code : "", isSent: true });
+      const code = error instanceof ConnectionError ? error.code : "";
+      throw broken(this.name, { code, isSent: true, message: "" });
     }
   }
 
@@ -318,8 +286,8 @@ export class UpstreamHttp {
   }
 
   /** Ends all connections, and what still runs over them. */
-  close(): Promise<void> {
-    return this.connections.close();
+  async close(): Promise<void> {
+    await Promise.all([this.#own.close(), this.#foreign.close()]);
   }
 }
 

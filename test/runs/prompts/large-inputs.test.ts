@@ -84,6 +84,7 @@ it("a quote that nothing closes ends the reading of a table soon, and names wher
     readLines(endless(), 1e6),
     (...problem) => problems.push(problem),
     { isTaken: () => true },
+    () => {},
   );
   expect((await listOf(read)).map((row) => row.line)).toEqual([2]);
   expect(problems).toEqual([[3, null, 'is longer than 1 MiB: a quoted cell is not closed; end it with "']]);

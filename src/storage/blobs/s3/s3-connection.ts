@@ -1,14 +1,13 @@
 import { AwsV4Signer } from "aws4fetch";
-import { Agent } from "undici";
 import { StorageUnavailable } from "../../../domain/ports/blob-store.ts";
 import {
   type Answer,
   beginningOf,
   ConnectionError,
+  Connections,
   type StreamedBody,
   send,
 } from "../../../http/transport.ts";
-import { overConnections } from "../../../http/undici-engine.ts";
 import { type Clock, systemClock } from "../../../kernel/clock.ts";
 import { backoffMs } from "../../../kernel/pacing.ts";
 import { systemCodeOf } from "../../../kernel/system-errors.ts";
@@ -194,7 +193,6 @@ const ATTEMPTS = 8;
 /** No attempt begins later than this after the first. */
 const GIVE_UP_MS = 30_000;
 const BACKOFF = { baseMs: 100, capMs: 5_000 };
-const CONNECT_MS = 5_000;
 const CONNECTIONS = 32;
 const MAX_ERROR_BYTES = 64 * 1024;
 const NEVER = new AbortController().signal;
@@ -207,13 +205,7 @@ export function lastError(error: unknown, attempt: number): unknown | null {
 
 /** Signed requests to one S3 server. Every request is one that may be repeated, and is. */
 export class S3Connection {
-  readonly #agent = new Agent({
-    connect: { timeout: CONNECT_MS },
-    connections: CONNECTIONS,
-    headersTimeout: 0,
-    bodyTimeout: 0,
-  });
-  readonly #engine = overConnections(this.#agent);
+  readonly #connections = new Connections({ most: CONNECTIONS });
   readonly #signing: Pick<ConstructorParameters<typeof AwsV4Signer>[0], "service" | "region" | "cache">;
   readonly #keys: () => Promise<S3Keys>;
   readonly #bucketUrl: string;
@@ -229,7 +221,7 @@ export class S3Connection {
     this.#silenceMs = settings.silenceMs ?? 10_000;
     this.#clock = settings.clock ?? systemClock;
     this.#closed = settings.closed;
-    this.#closed?.addEventListener("abort", () => void this.#agent.destroy(), { once: true });
+    this.#closed?.addEventListener("abort", () => void this.#connections.close(), { once: true });
   }
 
   /** Returns the URL of an object by its name; of the bucket itself for an empty one. */
@@ -273,13 +265,13 @@ export class S3Connection {
     const signed = await new AwsV4Signer({ ...this.#signing, ...keys, method, url, headers: named }).sign();
     const sending = {
       method,
-      headers: Object.fromEntries(signed.headers),
+      headers: { "accept-encoding": "identity", ...Object.fromEntries(signed.headers) },
       body,
       // Closing the store closes its connections, which ends all requests.
       signal: NEVER,
       silenceMs: this.#silenceMs,
     };
-    const answer = await send(signed.url, sending, this.#engine);
+    const answer = await send(signed.url, sending, this.#connections);
     if (answer.status < 300) return answer;
     const text = (await beginningOf(answer.body, MAX_ERROR_BYTES)).toString("latin1");
     throw new S3Error(`${method} ${new URL(url).pathname}`, answer.status, readErrorCode(text));

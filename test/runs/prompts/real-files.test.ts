@@ -1,0 +1,369 @@
+import { createReadStream } from "node:fs";
+import { readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
+import { PromptReader, type ReaderRules } from "../../../src/prompts/prompt-reader.ts";
+import { type PromptItem, readPromptFiles } from "../../../src/runs/plan/prompt-files.ts";
+import { textOf } from "../../../src/runs/plan/spool.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+type Files = Record<string, string | Uint8Array>;
+
+async function read(files: Files, rules: Partial<ReaderRules> = {}) {
+  const cwd = await tempDir();
+  for (const [name, data] of Object.entries(files)) await writeFile(join(cwd, name), data);
+  const notes: string[] = [];
+  const stdin = async function* () {};
+  const names = Object.keys(files).filter((name) => name.startsWith("p."));
+  const sources = names.map((name) => ({ name, cwd, stdin }));
+  const note = (remark: string) => notes.push(remark);
+  const items = await readPromptFiles(sources, { limits: DEFAULT_LIMITS, defaultCount: 1, note, ...rules });
+  return { items, notes };
+}
+
+async function problems(files: Files, rules: Partial<ReaderRules> = {}): Promise<readonly string[]> {
+  const error = await read(files, rules).then(
+    () => null,
+    (thrown) => thrown,
+  );
+  expect(error).toMatchObject({ code: "INVALID_INPUT" });
+  return error.details;
+}
+
+const promptsOf = (items: readonly PromptItem[]) => items.map(({ prompt }) => textOf(prompt));
+const linesOf = (items: readonly PromptItem[]) => items.map(({ fileLine }) => fileLine.line);
+
+it.each([
+  ["cells without anything", "prompt,style\na fox,ink\n,\n"],
+  ["blanks", "prompt,style\na fox,ink\n  , \t\n"],
+  ["no-break spaces", "prompt,style\na fox,ink\n\u00a0,\u3000\n"],
+  ["characters that no font draws", "prompt,style\na fox,ink\n\u200b,\u2060\ufeff\n"],
+  ["quotes around nothing", 'prompt,style\na fox,ink\n"",""\n'],
+  ["quotes around blanks", 'prompt,style\na fox,ink\n" "," "\n'],
+  ["more cells than columns", "prompt,style\na fox,ink\n,,,,\n"],
+])("a row of %s is skipped with a note, and the lines of the others stay", async (_, table) => {
+  const { items, notes } = await read(
+    { "p.csv": `${table}an owl,oil\n` },
+    { template: "{{prompt}}, {{style}}" },
+  );
+  expect(promptsOf(items)).toEqual(["a fox, ink", "an owl, oil"]);
+  expect(linesOf(items)).toEqual([2, 4]);
+  expect(notes).toEqual(["p.csv: 1 row (line 3) of blank cells, skipped"]);
+});
+
+it("blank rows of a table with tabs and of a table with numbered rows are counted together", async () => {
+  const tabs = await read({ "p.tsv": "prompt\tstyle\n\t\na fox\tink\n \t\n\t\u00a0\n\t\n" });
+  expect(tabs.notes[0]).toBe("p.tsv: 4 rows (lines 2, 4, 5, …) of blank cells, skipped");
+  const numbered = await read({ "p.csv": ",prompt,style\n0,a fox,ink\n1,,\n2,an owl,oil\n" });
+  expect(promptsOf(numbered.items)).toEqual(["a fox", "an owl"]);
+  expect(numbered.notes[0]).toBe("p.csv: 1 row (line 3) of blank cells, skipped");
+});
+
+it.each<[string, Files, Partial<ReaderRules>, string]>([
+  [
+    "a cell of a table",
+    { "p.csv": "title,season\nSpring Fair,spring\nWinter Ball,\n" },
+    { template: "{{title}} in {{season}}" },
+    "p.csv:3: season: is empty, and {{season}} stands for it; fill it in, or remove the line",
+  ],
+  [
+    "a cell of blanks",
+    { "p.csv": "prompt,season\na fox in {{season}},spring\nan owl in {{season}},\u00a0\n" },
+    {},
+    "p.csv:3: season: is empty, and {{season}} stands for it; fill it in, or remove the line",
+  ],
+  [
+    "a field of a JSON line",
+    { "p.jsonl": '{"prompt":"a fox in {{season}}","season":" "}' },
+    {},
+    "p.jsonl:1: season: is empty, and {{season}} stands for it; fill it in, or remove the line",
+  ],
+  [
+    "a field that is null",
+    { "p.jsonl": '{"text":null}\n{"text":"a fox"}' },
+    { template: "{{text}}" },
+    "p.jsonl:1: text: is empty, and {{text}} stands for it; fill it in, or remove the line",
+  ],
+  [
+    "a variable of the line",
+    { "p.jsonl": '{"prompt":"a fox in {{season}}","vars":{"season":""}}' },
+    {},
+    "p.jsonl:1: vars.season: is empty, and {{season}} stands for it; fill it in, or remove the line",
+  ],
+  [
+    "one value of a list",
+    { "p.jsonl": '{"prompt":"a fox in {{season}}","vars":{"season":["winter",""]}}' },
+    {},
+    "p.jsonl:1: vars.season: is empty, and {{season}} stands for it; fill it in, or remove the line",
+  ],
+  [
+    "the column of the prompts",
+    { "p.csv": "text,note\na fox,x\n,y\n" },
+    { promptColumn: "text" },
+    "p.csv:3: prompt: is empty; say what the image shows",
+  ],
+  [
+    "a prompt that nobody sees",
+    { "p.txt": "a fox\n", "p.jsonl": '{"prompt":"\u200b"}' },
+    {},
+    "p.jsonl:1: prompt: is empty; say what the image shows",
+  ],
+])("%s that the prompt uses may not be empty", async (_, files, rules, problem) => {
+  expect(await problems(files, rules)).toEqual([problem]);
+});
+
+it("an empty cell that nothing uses is no problem", async () => {
+  const { items } = await read({
+    "p.csv": "prompt,style,seed\na fox,,\n",
+    "p.jsonl": '{"prompt":"an owl","style":"","note":null,"seed":null}',
+  });
+  expect(promptsOf(items)).toEqual(["a fox", "an owl"]);
+});
+
+it.each([
+  ["a line that names the separator", "p.csv", "sep=;\r\nprompt;style\r\na fox, red;ink\r\n", "a fox, red"],
+  ["the same in quotes", "p.csv", '"sep=|"\nprompt|style\na fox, red|ink\n', "a fox, red"],
+  ["a tab as separator", "p.csv", "SEP=\t\nprompt\tstyle\na fox, red\tink\n", "a fox, red"],
+  ["the same behind a byte order mark", "p.csv", "\ufeffsep=,\nprompt,style\na fox,ink\n", "a fox"],
+  ["in a table with tabs", "p.tsv", "sep=;\nprompt;style\na fox;ink\n", "a fox"],
+  ["a blank between comma and quote", "p.csv", 'style, prompt\nink, "a fox, red"\n', "a fox, red"],
+  ["a tab between comma and quote", "p.csv", 'style,\t"prompt"\nink, \t "a fox, red" \n', "a fox, red"],
+  ["empty cells at the end of a row", "p.csv", "prompt,style\na fox,ink,\n", "a fox"],
+  ["many of them, with blanks", "p.csv", "prompt,style\na fox,ink,, ,\u00a0,\n", "a fox"],
+  ["numbered rows", "p.csv", ",prompt,style\n0,a fox,ink\n", "a fox"],
+  ["rows numbered from 1, in quotes", "p.csv", '"","prompt","style"\n"1","a fox","ink"\n', "a fox"],
+  ["a carriage return at each end", "p.csv", "prompt,style\ra fox,ink\r", "a fox"],
+  ["the same behind a byte order mark", "p.csv", "\ufeffprompt,style\ra fox,ink", "a fox"],
+  ["the same and a last line feed", "p.csv", "prompt,style\ra fox,ink\r\n", "a fox"],
+])("a table with %s is read", async (_, name, table, prompt) => {
+  const { items } = await read({ [name]: table });
+  expect(promptsOf(items)).toEqual([prompt]);
+});
+
+it("the numbers of rows are left out with a note, and other columns without a name are an error", async () => {
+  const { items, notes } = await read({ "p.csv": ",prompt\n0,a fox\n1,an owl\n2,a cat\n" });
+  expect(items.map(({ metadata }) => metadata)).toEqual([null, null, null]);
+  expect(notes).toEqual(["p.csv: the first column has no name and only counts the rows: left out"]);
+  for (const table of [
+    ",prompt\n7,a fox\n8,an owl\n",
+    ",prompt\n0,a fox\n2,an owl\n",
+    ",prompt\nred,a fox\n",
+    "prompt,\na fox,0\n",
+  ])
+    expect(await problems({ "p.csv": table })).toEqual([
+      "p.csv:1: a column has cells but no name; name it or remove it",
+    ]);
+});
+
+it.each([
+  ["a prompt that begins with a quote", '"LATE" in red neon\twriting', ['"LATE" in red neon']],
+  ["a quote that never closes", '"Home sweet home\tcross-stitch\na fox\tink', ['"Home sweet home', "a fox"]],
+  [
+    "inches that would close a quote of another row",
+    '"Home sweet home\tcross-stitch\na fox\tink\na pane of 12"\tglass\nan owl\tink',
+    ['"Home sweet home', "a fox", 'a pane of 12"', "an owl"],
+  ],
+  [
+    "the same in the next row",
+    '"Home sweet home\tcross-stitch\na pane of 12"\tglass',
+    ['"Home sweet home', 'a pane of 12"'],
+  ],
+  ["a quoted cell", '"a fox, ""red"""\tink', ['a fox, "red"']],
+  ["a quoted cell over two lines", '"a fox\nin snow"\tink', ["a fox\nin snow"]],
+  ["one that is the last of its row", 'a fox\t"ink\nand gold"\nan owl\toil', ["a fox", "an owl"]],
+  ["a quoted cell with a tab", '"a\tfox"\tink', ["a\tfox"]],
+  ["doubled quotes at the beginning of text", '""LATE"" in neon\twriting', ['""LATE"" in neon']],
+])("in a table with tabs, %s is what its writer meant", async (_, rows, prompts) => {
+  const { items } = await read({ "p.tsv": `prompt\tnote\n${rows}\n` });
+  expect(promptsOf(items)).toEqual(prompts);
+});
+
+it("curly quotes around cells are named", async () => {
+  const curly =
+    'the quotes around cells are curly (\u201c \u201d), which quote nothing: write straight ones (")';
+  expect(await problems({ "p.csv": "prompt,style\n\u201ca fox, red\u201d,ink\n" })).toEqual([
+    `p.csv:2: has 3 cells but the first row names 2; ${curly}`,
+  ]);
+  expect(await problems({ "p.csv": "\u201cprompt\u201d,\u201cstyle\u201d\na fox,ink\n" })).toEqual([
+    `p.csv:1: the first row must name the columns, and one of them must be prompt; ${curly}`,
+  ]);
+});
+
+it("a file without line feeds has a line at each carriage return", async () => {
+  const three = ["a fox", "an owl", "a cat"];
+  for (const text of ["a fox\ran owl\ra cat", "\ufeffa fox\ran owl\ra cat\r", "a fox\r\ran owl\ra cat\r\n"])
+    expect(promptsOf((await read({ "p.txt": text })).items)).toEqual(three);
+  const json = three.map((prompt) => JSON.stringify({ prompt })).join("\r");
+  expect(promptsOf((await read({ "p.jsonl": json })).items)).toEqual(three);
+  const list = {
+    "p.jsonl": '{"prompt":"{{animal}}","vars":{"animal":"@animals.txt"}}',
+    "animals.txt": three.join("\r"),
+  };
+  expect(promptsOf((await read(list)).items)).toEqual(three);
+  expect(promptsOf((await read({ "p.txt": "a fox\r\n" })).items)).toEqual(["a fox"]);
+});
+
+it.each([
+  ["16:09", "16:9"],
+  ["04:03", "4:3"],
+  ["16:09:00", "16:9"],
+  ["16 : 9", "16:9"],
+  ["16：9", "16:9"],
+  ["１６：９", "16:9"],
+  ["16/9", "16:9"],
+  ["16x9", "16:9"],
+  ["16 × 9", "16:9"],
+  ["01:01", "1:1"],
+])("the ratio %s of a spreadsheet is %s", async (typed, ratio) => {
+  const { items } = await read({
+    "p.csv": `prompt,aspect_ratio\na fox,${typed}\n`,
+    "p.jsonl": JSON.stringify({ prompt: "an owl", aspect_ratio: typed }),
+  });
+  expect(items.map(({ aspectRatio }) => aspectRatio)).toEqual([ratio, ratio]);
+});
+
+it("whole numbers of a spreadsheet may have a point and zeros", async () => {
+  const { items } = await read({
+    "p.csv": 'prompt,seed,output_count\na fox,42.0,2.00\nan owl,"42,0",1\n',
+    "p.jsonl": '{"prompt":"a {{n}}","vars":{"n":["x"],"seed":"7.0"}}',
+  });
+  expect(items.map(({ seed, outputCount }) => [seed, outputCount])).toEqual([
+    [42, 2],
+    [42, 1],
+    [7, 1],
+  ]);
+  expect(await problems({ "p.csv": "prompt,output_count\na fox,1.5\n" })).toEqual([
+    'p.csv:2: output_count: must be a whole number from 1 to 4, not "1.5"',
+  ]);
+});
+
+it("in a list of values, a line that begins with # and a blank is a comment", async () => {
+  const { items } = await read({
+    "p.jsonl": '{"prompt":"{{colour}}","vars":{"colour":"@colours.txt"}}',
+    "colours.txt": "# mine\n#\n#ff0000\n\u00a0\n#\tno value\nred # and gold\n",
+  });
+  expect(promptsOf(items)).toEqual(["#ff0000", "red # and gold"]);
+});
+
+it("fields of a JSON line stand for their names, as columns of a table do", async () => {
+  const line = { text: "a fox", id: 7, tags: ["x"], prompt: "{{text}} no. {{id}}" };
+  const { items } = await read({ "p.jsonl": JSON.stringify(line) });
+  expect(promptsOf(items)).toEqual(["a fox no. 7"]);
+  expect(await problems({ "p.jsonl": JSON.stringify({ ...line, prompt: "{{tags}}" }) })).toEqual([
+    "p.jsonl:1: tags: is a list; {{tags}} stands for a text or a number",
+  ]);
+  const { items: made } = await read(
+    { "p.jsonl": '{"text":"a red fox"}\n{"text":"an owl at night"}' },
+    { template: "{{text}}, in ink" },
+  );
+  expect(promptsOf(made)).toEqual(["a red fox, in ink", "an owl at night, in ink"]);
+});
+
+it("a name in --prompt that no line has is one error, and a line that lacks it is an error of that line", async () => {
+  const files = { "p.jsonl": '{"text":"a fox"}\n{"title":"an owl"}\n{"text":"a cat"}' };
+  expect(await problems(files, { template: "{{text}}" })).toEqual([
+    "p.jsonl:2: text: is missing, and --prompt has {{text}}; add it, or remove the line",
+  ]);
+  expect(await problems(files, { template: "a picture of {{caption}}" })).toEqual([
+    "--prompt: {{caption}}: no line has it; there are text, title",
+  ]);
+  expect(await problems({ "p.csv": "title,price\nBook,5\n" }, { template: "{{titel}}" })).toEqual([
+    "--prompt: {{titel}}: no line has it; did you mean {{title}}?",
+  ]);
+});
+
+it("--prompt-column names a field of JSON lines too, and says which there are", async () => {
+  const files = { "p.jsonl": '{"text":"a fox","id":1}\n{"text":"an owl","id":2}' };
+  expect(promptsOf((await read(files, { promptColumn: "text" })).items)).toEqual(["a fox", "an owl"]);
+  expect(await problems(files, { promptColumn: "nope" })).toEqual([
+    'p.jsonl: no line has the field "nope"; the fields are text, id',
+  ]);
+  expect(await problems({ "p.jsonl": '{"text":"a fox"}\n{"id":2}' }, { promptColumn: "text" })).toEqual([
+    "p.jsonl:2: text: is missing; say what the image shows, or remove the line",
+  ]);
+  expect(await problems({ "p.csv": "text,id\na fox,1\n" }, { promptColumn: "nope" })).toEqual([
+    'p.csv:1: there is no column "nope"; the first row names text, id',
+  ]);
+  expect(await problems({ "p.txt": "a fox\n" }, { promptColumn: "text" })).toEqual([
+    "--prompt-column: a .txt file has no columns; leave it out",
+  ]);
+});
+
+it("beside the named column, one that is called prompt is kept as metadata", async () => {
+  const { items } = await read(
+    { "p.csv": "prompt,revised\nold,a fox\n", "p.jsonl": '{"prompt":"old","revised":"an owl"}' },
+    { promptColumn: "revised" },
+  );
+  expect(items.map(({ prompt, metadata }) => [prompt, metadata])).toEqual([
+    ["a fox", '{"prompt":"old"}'],
+    ["an owl", '{"prompt":"old"}'],
+  ]);
+});
+
+it("ids may come from a column, and one that looks like it is named", async () => {
+  const files = { "p.csv": "SKU,prompt\nA-1,a fox\nA-2,an owl\n" };
+  const named = await read(files, { idColumn: "sku" });
+  expect(named.items.map(({ customId, metadata }) => [customId, metadata])).toEqual([
+    ["A-1", null],
+    ["A-2", null],
+  ]);
+  expect((await read(files)).notes).toEqual([
+    "SKU is kept as metadata; to name the images by it, call it custom_id, or use --id-column SKU",
+  ]);
+  const lines = { "p.jsonl": '{"id":7,"custom_id":"x","prompt":"a fox"}\n{"id":"8","prompt":"an owl"}' };
+  const ids = await read(lines, { idColumn: "id" });
+  expect(ids.items.map(({ customId }) => customId)).toEqual(["7", "8"]);
+  expect(await problems({ "p.csv": "sku,prompt\n,a fox\n" }, { idColumn: "sku" })).toEqual([
+    "p.csv:2: sku: is empty; give it an id, or remove the row",
+  ]);
+  expect(await problems({ "p.csv": "sku,prompt\nA,a fox\nA,an owl\n" }, { idColumn: "sku" })).toEqual([
+    'p.csv:3: custom_id: "A" is already used by p.csv:2; every image needs an id of its own',
+  ]);
+  expect(await problems({ "p.csv": "prompt\na fox\n" }, { idColumn: "sku" })).toEqual([
+    'p.csv:1: there is no column "sku"; the first row names prompt',
+  ]);
+  expect(await problems({ "p.txt": "a fox\n" }, { idColumn: "sku" })).toEqual([
+    "--id-column: a .txt file has no columns; leave it out",
+  ]);
+});
+
+it("a name in a prompt that is nearly a column or a variable is an error, and another one stays text", async () => {
+  expect(await problems({ "p.csv": "prompt,season\na fox in {{seson}},winter\n" })).toEqual([
+    "p.csv:2: {{seson}} has no variable; did you mean {{season}}?",
+  ]);
+  expect(await problems({ "p.jsonl": '{"prompt":"a {{Animal}}","animal":"fox"}' })).toEqual([
+    "p.jsonl:1: {{Animal}} has no variable; did you mean {{animal}}?",
+  ]);
+  const { items, notes } = await read({ "p.csv": "prompt,x\n{{y}} and {{user}},winter\n" });
+  expect(promptsOf(items)).toEqual(["{{y}} and {{user}}"]);
+  expect(notes).toHaveLength(2);
+});
+
+it("reading that ends early closes the file", async () => {
+  const dir = await tempDir();
+  const filler = `${"x".repeat(300_000)}\n`;
+  const wrong = {
+    "p.jsonl": `[\n${filler}`,
+    "p.csv": `name\n${filler}`,
+    "q.tsv": `name\n${filler}`,
+    "utf16.txt": Buffer.from(`\ufeff${filler}`, "utf16le"),
+  };
+  const open = async () => (await readdir("/proc/self/fd", { withFileTypes: true })).length;
+  const before = await open();
+  for (let round = 0; round < 5; round++)
+    for (const [name, data] of Object.entries(wrong)) {
+      await writeFile(join(dir, name), data);
+      const reader = new PromptReader({ limits: DEFAULT_LIMITS, defaultCount: 1 });
+      for await (const _ of reader.read(name, createReadStream(join(dir, name)))) break;
+      expect(reader.problems.count).toBeGreaterThan(0);
+    }
+  await expect.poll(open).toBeLessThan(before + 4);
+});
+
+it("lines that cannot be decoded are reported also where the first row ends the reading", async () => {
+  expect(await problems({ "p.csv": Buffer.from("na\xefme\nx\n", "latin1") })).toEqual([
+    expect.stringMatching(/^p\.csv:1: is not valid UTF-8/),
+    expect.stringMatching(/^p\.csv:2: the first row must name/),
+  ]);
+});
