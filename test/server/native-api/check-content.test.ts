@@ -98,7 +98,12 @@ describe("a real-time request", () => {
       systemInstruction: { parts: [{ text: "be kind" }] },
       safetySettings: [],
     };
-    expect(await check(body)).toMatchObject({ prompt: "fox", ratio: "1:1" });
+    const read = await check({ ...body, labels: { a: "b" } });
+    expect(read).toMatchObject({ prompt: "fox", ratio: "1:1" });
+    const unread = ["labels", "generationConfig.candidateCount", "generationConfig.responseFormat"];
+    expect(read.ignored).toEqual(unread);
+    const generationConfig = { responseModalities: ["IMAGE"], imageConfig: { personGeneration: "x" } };
+    expect(read.verbatim?.fields).toEqual({ systemInstruction: body.systemInstruction, generationConfig });
   });
 
   it("has the user's last turn as its prompt, which alone has the limit; the newest of the rest goes with it", async () => {

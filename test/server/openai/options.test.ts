@@ -50,9 +50,11 @@ describe("the options of an image", () => {
         asked: { ...NOTHING, quality: "high", background: "transparent", seed },
       })),
     );
-    const jpeg = { prompt: "x", quality: "standard", background: "transparent", output_format: "jpeg" };
-    const opaque = { quality: "medium", background: "opaque", output_format: "jpeg" };
-    expect(await imagesOf(await generate(service, jpeg))).toMatchObject(opaque);
+    const jpeg = { prompt: "x", quality: "standard", background: "opaque", output_format: "jpeg" };
+    const { prompt: _, ...used } = { ...jpeg, quality: "medium" };
+    expect(await imagesOf(await generate(service, jpeg))).toMatchObject(used);
+    const impossible = await generate(service, { ...jpeg, background: "transparent" });
+    expect([impossible.status, (await errorOf(impossible)).param]).toEqual([400, "background"]);
     const plain = await imagesOf(
       await generate(service, { prompt: "x", quality: "auto", background: "auto" }),
     );
