@@ -83,7 +83,7 @@ export const SERVICE_ERRORS = {
   REALTIME_INVALID_ARGUMENT: e(400, "usage", "The request has an invalid field."),
   REALTIME_GROUP_NOT_NATIVE: e(400, "auth", "The group of this key may not use the real-time API."),
   REALTIME_MODEL_NOT_FOUND: e(404, "usage", "The model does not exist for this key."),
-  REALTIME_REFUSED: e(400, "noImages", "The prompt was refused."),
+  REALTIME_REFUSED: e(400, "noImages", "The prompt or its picture was refused."),
   REALTIME_NO_IMAGE: e(400, "noImages", "The model made no image."),
   REALTIME_OUTPUT_NOT_FOUND: e(404, "gone", "No such image: it was kept for an hour."),
   REALTIME_INSUFFICIENT_BALANCE: e(402, "money", "The balance is too low for this image."),

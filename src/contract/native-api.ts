@@ -5,6 +5,12 @@ import { z } from "zod";
  * Field names are lowerCamelCase here; the service also takes them in snake_case.
  */
 
+/**
+ * The text of the part that a stream sends while its image is being made. It is marked as a thought, so that libraries show it to
+ * nobody. It is not empty: a library takes a chat with an empty text for broken, and forgets it.
+ */
+export const SIGN_TEXT = " ";
+
 /** A null field is an absent one. */
 const hasField = (part: object) => Object.values(part).some((value) => value != null);
 
@@ -20,11 +26,14 @@ const fileData = z.object({
     .describe("`uri` or `name` of an uploaded file of the same key; its host does not matter"),
 });
 
+/** Fields of a request that reach an upstream of this API as they came. */
+const PASSED = z.unknown().optional();
+
 /**
- * The types of a request's body; values are checked afterwards. Null stands for an absent field. Unknown fields are
- * ignored.
+ * The types of a request's body; values are checked afterwards. Null stands for an absent field. A field that reaches no
+ * upstream is named in the header `x-imgbatch-ignored` of the answer.
  */
-const generateContentSchema = z.object({
+const generateContentSchema = z.looseObject({
   contents: z.array(
     z.object({
       role: z.string().nullish().describe("`user` or `model`; absent: `user`"),
@@ -36,18 +45,24 @@ const generateContentSchema = z.object({
               inlineData: inlineData.nullish(),
               fileData: fileData.nullish(),
               thought: z.boolean().nullish().describe("an interim image of an earlier answer: ignored"),
+              thoughtSignature: z.string().nullish(),
             })
             .refine(hasField, "must not be empty: a text, or an image as inlineData or fileData"),
         )
         .nullish(),
     }),
   ),
-  generationConfig: z.object({
+  systemInstruction: PASSED.describe("refused where no provider of the model can follow it"),
+  tools: PASSED.describe("refused where no provider of the model has them"),
+  toolConfig: PASSED,
+  safetySettings: PASSED,
+  cachedContent: PASSED.describe("refused where no provider of the model has it"),
+  generationConfig: z.looseObject({
     responseModalities: z.array(z.string()).describe("must hold `IMAGE`"),
     responseMimeType: z.string().nullish().describe("an image type sets the format; others are ignored"),
-    seed: z.number().nullish().describe("a whole number from 0 to 2147483647"),
+    seed: z.number().nullish().describe("a whole number from 0 to 4294967295"),
     imageConfig: z
-      .object({
+      .looseObject({
         aspectRatio: z.string().nullish().describe("absent: the ratio of the first input image, else 1:1"),
         imageSize: z.string().nullish(),
         outputMimeType: z.string().nullish(),

@@ -46,10 +46,20 @@ const common = {
     .max(MOST_SEED, seedError)
     .nullish()
     .describe("that of the first image; each further one has the next"),
+  aspect_ratio: z.string().nullish().describe("a ratio of the model, such as `16:9`, in the place of `size`"),
+  image_size: z.string().nullish().describe("a size of the model, such as `2K`, or as in `size`"),
+  resolution: z.string().nullish().describe("the same"),
+  moderation: z.unknown().optional().describe("reaches an upstream of OpenAI's API as it is"),
+  input_fidelity: z.unknown().optional().describe("the same"),
+  user: z.unknown().optional().describe("the same"),
+  safety_identifier: z.unknown().optional().describe("the same"),
   stream: z.boolean().nullish().describe("an event for each image; then `response_format` does not count"),
 };
 
-/** The body of `POST /v1/images/generations`. Unknown fields are ignored. */
+/**
+ * The body of `POST /v1/images/generations`. A field that has no effect is named in the header `x-imgbatch-ignored` of the
+ * answer. Images belong to the other operation.
+ */
 const generateImagesSchema = z.object(common);
 
 const sentImage = z.object({
@@ -57,7 +67,7 @@ const sentImage = z.object({
   file_id: z.string().nullish().describe("the id of an uploaded file of the same key"),
 });
 
-/** The body of `POST /v1/images/edits` as JSON. Unknown fields are ignored. */
+/** The body of `POST /v1/images/edits` as JSON. */
 const editImagesSchema = z.object({
   ...common,
   images: z.array(sentImage).describe("each with one of the two fields"),
@@ -74,13 +84,13 @@ const editImagesFormSchema = z.object({
 });
 
 const tokens = z.int();
-const details = z.object({ text_tokens: tokens, image_tokens: tokens });
+const details = z.looseObject({ text_tokens: tokens.optional(), image_tokens: tokens.optional() });
 
-const usageSchema = z.object({
+const usageSchema = z.looseObject({
   input_tokens: tokens,
-  input_tokens_details: details,
+  input_tokens_details: details.optional(),
   output_tokens: tokens,
-  output_tokens_details: details,
+  output_tokens_details: details.optional(),
   total_tokens: tokens,
 });
 
@@ -89,14 +99,20 @@ const facts = {
   quality: z.string().describe("what was used; `auto`: as the model does it by itself"),
   background: z.enum(BACKGROUNDS),
   output_format: z.enum(["png", "jpeg", "webp"]),
-  usage: usageSchema,
+  usage: usageSchema.optional().describe("as the upstream counts it; absent where it does not"),
 };
 
 /** The answer of both operations. */
 const imagesSchema = z.object({
   created: z.int().describe("Unix seconds"),
   data: z
-    .array(z.object({ b64_json: z.string().optional(), url: z.string().optional() }))
+    .array(
+      z.object({
+        b64_json: z.string().optional(),
+        url: z.string().optional(),
+        revised_prompt: z.string().optional().describe("the prompt that the upstream has made of it"),
+      }),
+    )
     .describe("the images that were made: one at least, and as many as `n` says unless some failed"),
   ...facts,
 });

@@ -107,3 +107,5 @@ export const MAX_COST_HEADER = "x-imgbatch-max-cost";
 export const IDEMPOTENCY_REPLAYED_HEADER = "idempotency-replayed";
 /** `true` when an upstream may have been paid for an earlier run of the request, too. */
 export const MAY_BE_PAID_TWICE_HEADER = "x-imgbatch-may-be-paid-twice";
+/** The fields of a request that have no effect on its image, separated by commas. */
+export const IGNORED_HEADER = "x-imgbatch-ignored";

@@ -8,9 +8,16 @@ import {
   type SizeTier,
 } from "../contract/image-formats.ts";
 import { referenceLimitByName } from "../contract/limits.ts";
+import { fieldsOf } from "../kernel/json.ts";
 import { counted } from "../kernel/text.ts";
 import type { ProviderHealth } from "./health/provider-health.ts";
-import type { Carried, ImageProvider, ItemProvider } from "./ports/image-provider.ts";
+import type {
+  Carried,
+  ImageProvider,
+  ItemProvider,
+  UpstreamFacts,
+  VerbatimRequest,
+} from "./ports/image-provider.ts";
 import type { BatchRecord } from "./records.ts";
 
 /** A model as the operator configures it. */
@@ -112,14 +119,14 @@ export function optionsOf(model: ModelEntry, { upstream }: Pick<ImageProvider, "
   const { ratios = "any", tiers = "any", options = [] } = upstream?.takes ?? {};
   const carries = (name: Carried) => upstream === undefined || options.includes(name);
   const own = { qualities: model.qualities ?? [], defaultQuality: model.defaultQuality ?? null };
-  const isDrawing = upstream === undefined || upstream.areDrawings === true;
-  const words = isDrawing && own.qualities.length === 0 ? DRAWN : own;
+  const isDrawn = isDrawing({ upstream });
+  const words = isDrawn && own.qualities.length === 0 ? DRAWN : own;
   return {
     ratios: ratiosOf(model).filter((ratio) => ratios === "any" || ratios.includes(ratio)),
     tiers: pricedSizes(model).filter((tier) => tiers === "any" || tiers.includes(tier)),
     ...(carries("quality") ? words : { qualities: [], defaultQuality: null }),
-    backgrounds: carries("background") ? (isDrawing ? BACKGROUNDS : (model.backgrounds ?? [])) : [],
-    seed: carries("seed") && (isDrawing || model.seed !== false),
+    backgrounds: carries("background") ? (isDrawn ? BACKGROUNDS : (model.backgrounds ?? [])) : [],
+    seed: carries("seed") && (isDrawn || model.seed !== false),
     negativePrompt: carries("negativePrompt"),
     mask: upstream !== undefined && carries("mask"),
   };
@@ -149,6 +156,11 @@ export const DRAWINGS = "procedural";
 /** Returns the identity of the system behind a provider: type and address. */
 export function identityOf(provider: ImageProvider): string {
   return provider.upstream?.identity ?? DRAWINGS;
+}
+
+/** Returns whether a provider draws, or stands for one that does. */
+export function isDrawing({ upstream }: { upstream?: UpstreamFacts | undefined }): boolean {
+  return upstream === undefined || upstream.areDrawings === true;
 }
 
 /** Returns whether images of a provider cost the operator money. */
@@ -264,13 +276,47 @@ export class Offers<P extends ImageProvider = ImageProvider> {
   }
 }
 
-/** Why none of these providers can ever make what is needed, in words for the caller; null when one can, or there is none. */
-export function misfit(offers: readonly Offer[], needs: Needs): string | null {
+/** What of a request no provider can make. `problem`: why, in words for the caller behind "The line". */
+export interface Misfit {
+  about: "references" | "size" | "aspectRatio" | Carried;
+  problem: string;
+}
+
+/** Returns why none of these providers can ever make what is needed; null when one can, or there is none. */
+export function misfit(offers: readonly Offer[], needs: Needs): Misfit | null {
   if (offers.length === 0 || fittest(offers, needs).length > 0) return null;
   const most = Math.max(...offers.map(({ provider }) => mostReferences(provider)));
-  if (needs.references > most)
-    return `has ${counted(needs.references, "reference image")}; the providers of this model take ${most === 0 ? "none" : `at most ${most}`}`;
-  return "asks for a size, an aspect ratio or another option that no provider of this model makes";
+  if (needs.references > most) {
+    const problem = `has ${counted(needs.references, "reference image")}; the providers of this model take ${most === 0 ? "none" : `at most ${most}`}`;
+    return { about: "references", problem };
+  }
+  const isMade = (need: Partial<Needs>) =>
+    fittest(offers, { references: 0, ratios: [], tiers: [], ...need }).length > 0;
+  const option = needs.options?.find((each) => !isMade({ options: [each] }));
+  if (option !== undefined) {
+    return { about: option, problem: `asks for ${option}, which no provider of this model passes on` };
+  }
+  const about = isMade({ tiers: needs.tiers }) ? "aspectRatio" : "size";
+  const problem = "asks for a size, an aspect ratio or another option that no provider of this model makes";
+  return { about, problem };
+}
+
+/**
+ * Returns the fields of a vendor's request that have no effect because this provider does not speak the API of that vendor.
+ * Without an upstream a provider draws, and draws `systemInstruction` with the prompt.
+ */
+export function ignoredBy(
+  { upstream }: Pick<ImageProvider, "upstream">,
+  verbatim: VerbatimRequest | undefined,
+): string[] {
+  if (verbatim === undefined || verbatim.api === upstream?.takes.api) return [];
+  const { contents: _contents, generationConfig, ...fields } = verbatim.fields;
+  const { responseModalities: _modalities, ...config } = fieldsOf(generationConfig) ?? {};
+  const isDrawn = (name: string) => upstream === undefined && name === "systemInstruction";
+  return [
+    ...Object.keys(fields).filter((name) => !isDrawn(name)),
+    ...Object.keys(config).map((name) => `generationConfig.${name}`),
+  ];
 }
 
 /** The most reference images of one request that a provider takes. */

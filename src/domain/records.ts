@@ -2,7 +2,7 @@ import type { ErrorCode } from "../contract/errors.ts";
 import type { AspectRatio, Background, ImageMimeType, SizeTier } from "../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../contract/statuses.ts";
 import type { Waiting } from "../contract/waiting.ts";
-import type { Trouble, UpstreamUsage } from "./ports/image-provider.ts";
+import type { Trouble, UpstreamUsage, VerbatimAnswer, VerbatimRequest } from "./ports/image-provider.ts";
 
 /** Times are milliseconds since 1970; money is whole micro-dollars. */
 
@@ -177,6 +177,8 @@ export interface ItemRecord extends ItemTerms {
   /** Differences that a person should know. */
   notes: readonly string[];
   usage: UpstreamUsage | null;
+  /** What the upstream said beside the images, or instead of them. */
+  answer: VerbatimAnswer | null;
   /** The job upstream that it belongs to; null while it belongs to none. */
   jobId: string | null;
   /** What an upstream that answers with tasks calls its work on the item, and which upstream; null while there is none. */
@@ -298,6 +300,8 @@ export interface ItemTerms {
   negativePrompt: string | null;
   /** The user's texts before the prompt, the newest last. */
   earlier: string | null;
+  /** As in `ImageRequest`. */
+  verbatim: VerbatimRequest | null;
   /** The price of the image, and the hold for it. */
   priceMicroUsd: number | null;
   holdMicroUsd: number | null;
@@ -316,6 +320,7 @@ export const BATCH_TERMS: ItemTerms = {
   askedSeed: null,
   negativePrompt: null,
   earlier: null,
+  verbatim: null,
   priceMicroUsd: null,
   holdMicroUsd: null,
   clientKey: null,

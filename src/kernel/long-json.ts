@@ -41,6 +41,11 @@ export class LongJsonReader<Sink extends ByteSink> {
     this.#open = open;
   }
 
+  /** Whether a text of the parsed JSON stands for a long one. */
+  static isMark(text: string): boolean {
+    return text.startsWith(MARK);
+  }
+
   /** How many bytes the JSON has without its long texts. */
   get keptBytes(): number {
     return this.#keptBytes;

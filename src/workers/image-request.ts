@@ -3,6 +3,7 @@ import type { ImageMimeType, SizePx } from "../contract/image-formats.ts";
 import { askedOf } from "../domain/batches/create-batch.ts";
 import type { finishItem } from "../domain/batches/finish-item.ts";
 import { type MadeImage, readOutput } from "../domain/images/output-images.ts";
+import { ignoredBy } from "../domain/models.ts";
 import {
   type GeneratedImages,
   type ImageProvider,
@@ -45,6 +46,7 @@ export async function buildImageRequest(
     ),
     attempt: item.attempts + 1,
     seed: wanted.asked?.seed ?? seedOf(`${batch.id}/${item.customId}`),
+    ...(item.verbatim && { verbatim: item.verbatim }),
     origin: batch.parentBatchId === null ? "batch" : "child-batch",
   };
 }
@@ -61,8 +63,13 @@ export async function inspectOutput(
   output: GeneratedImages,
 ): Promise<Parameters<typeof finishItem>[3]> {
   const images = await readOutput(output, inspector, provider);
-  const notes = provider.upstream ? differences(images, askedOf(batch, item)) : [];
-  return { ...output, images, notes: [...(output.notes ?? []), ...notes] };
+  const ignored = ignoredBy(provider, item.verbatim ?? undefined);
+  const notes = [
+    ...(output.notes ?? []),
+    ...(provider.upstream ? differences(images, askedOf(batch, item)) : []),
+    ...(ignored.length > 0 ? [`the upstream takes no ${ignored.join(", ")}`] : []),
+  ];
+  return { ...output, images, notes };
 }
 
 /** Returns a note for each difference between the first image and what was asked for. */

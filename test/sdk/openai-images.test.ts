@@ -34,7 +34,8 @@ for (const library of ["openai", "openai-7"] as const) {
         const wanted = { model, prompt: "a red fox", n: 2, size: "1024x1536", output_format: "webp" };
         const { value } = await sdk.call<OpenaiBody<"Images">>("images.generate", wanted);
         expect(value).toMatchObject({ size: "848x1264", output_format: "webp" });
-        expect(value.usage.total_tokens).toBe(value.usage.input_tokens + value.usage.output_tokens);
+        const { usage } = value;
+        expect(usage?.total_tokens).toBe((usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0));
         expect(value.data.map(({ b64_json }) => shapeOf(b64_json))).toEqual([
           ["image/webp", 848, 1264],
           ["image/webp", 848, 1264],

@@ -283,6 +283,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       background: "transparent" as const,
       askedSeed: 7,
       negativePrompt: "snow",
+      verbatim: { api: "native" as const, fields: { tools: [{ googleSearch: {} }] } },
     };
     const error = { code: "INVALID_ARGUMENT", message: "no \u0000", source: "service" } as const;
     await write(async (tx) => {
@@ -326,6 +327,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       mimeType: "image/png",
       imageCount: 1,
       error: null,
+      answer: { api: "native", fields: { candidates: [] } },
     } as const;
     await write(async (tx) => {
       await tx.items.claim("b1", { ...claim, token: "t1" });

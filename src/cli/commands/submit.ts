@@ -93,7 +93,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       kept,
       limits: options.limits,
       defaultCount: options.count,
-      stdinFormat: options.stdinFormat,
+      format: options.format,
       isStrict: options.isStrict,
       root: context.root,
       hidden: context.hidden,

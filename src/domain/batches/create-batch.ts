@@ -127,9 +127,10 @@ export async function createBatch(
       `provider: no provider ${JSON.stringify(named)} makes images with ${request.model.id} here.`,
       { param: "provider" },
     );
-  const problem = misfit(serving, needs);
-  if (problem !== null) {
-    const areTooMany = misfit(serving, { ...needs, ratios: [], tiers: [], options: [] }) !== null;
+  const found = misfit(serving, needs);
+  if (found !== null) {
+    const { about, problem } = found;
+    const areTooMany = about === "references";
     const param = areTooMany ? `items[${counts.indexOf(needs.references)}].reference_images` : "items";
     const code = areTooMany ? "BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES" : "BATCH_IMAGE_INVALID_ITEMS";
     throw new ImgbatchError(code, `${param}: ${problem}`, { param });

@@ -4,7 +4,7 @@ import { type Call, recordCalls } from "../health/calls.ts";
 import { lendImage, type MadeImage } from "../images/output-images.ts";
 import type { FinishedItem } from "../ports/batches.ts";
 import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
-import type { GeneratedImages, UpstreamUsage } from "../ports/image-provider.ts";
+import type { GeneratedImages, UpstreamUsage, VerbatimAnswer } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
 
@@ -104,6 +104,7 @@ export function finishItem(
   const ids = { "imgbatch.batch.id": item.batchId, "imgbatch.item.id": item.id };
   return tracer.span("store", ids, async () => {
     const { modelVersion, seed = null, notes = [], usage = null } = made;
+    const answer = storedAnswer(made.answer);
     const outputs: OutputRecord[] = [];
     for (const [imageIndex, { image, facts }] of made.images.entries()) {
       const blobKey = outputKey(item, imageIndex);
@@ -112,7 +113,16 @@ export function finishItem(
       outputs.push({ itemId, batchId, imageIndex, blobKey, ...stored, ...facts, entryName: null });
     }
     const mimeType = made.images[0]?.facts.mimeType ?? null;
-    const facts = { mimeType, imageCount: outputs.length, modelVersion, seed, notes, usage, error: null };
+    const facts = {
+      mimeType,
+      imageCount: outputs.length,
+      modelVersion,
+      seed,
+      notes,
+      usage,
+      answer,
+      error: null,
+    };
     const { id, batchId, leaseToken } = item;
     const outcome = { id, leaseToken, status: "success" as const, ...facts, finishedAtMs: nowMs() };
     const call = lastCallFor(batch, item, outputs.length, usage);
@@ -156,12 +166,26 @@ async function recordAll(tx: Transaction, finishes: readonly Finish[]): Promise<
   return finishes.map((finish) => ({ isOurs: isOurs.has(finish) }));
 }
 
+/** Why an item failed for good, with the model that said so and what its upstream answered. */
+type FailedItem = ItemError & { modelVersion?: string | null; answer?: VerbatimAnswer | null };
+
+const MOST_ANSWER_CHARS = 64 * 1024;
+
+/** Returns an answer as it is kept with an item. One that is too long loses its signatures of thoughts, or all of its words. */
+function storedAnswer(answer: VerbatimAnswer | null | undefined): VerbatimAnswer | null {
+  if (!answer) return null;
+  const isShort = (value: VerbatimAnswer) => JSON.stringify(value).length <= MOST_ANSWER_CHARS;
+  if (isShort(answer)) return answer;
+  const unsigned = JSON.stringify(answer, (name, value) => (name === "thoughtSignature" ? undefined : value));
+  return unsigned.length <= MOST_ANSWER_CHARS ? (JSON.parse(unsigned) as VerbatimAnswer) : null;
+}
+
 /** Records the final failure of an item. Returns null when its lease was lost. */
 export async function failItem(
   stores: Stores,
   batch: Priced,
   item: LeasedItem,
-  error: ItemError & { modelVersion?: string | null },
+  error: FailedItem,
   nowMs: number,
 ): Promise<"failed" | null> {
   const { isOurs } = await stores.write(async (tx) => {
@@ -176,13 +200,14 @@ export async function failLeased(
   tx: Transaction,
   batch: Priced,
   item: LeasedItem,
-  { code, message, source, said, modelVersion = null }: ItemError & { modelVersion?: string | null },
+  { code, message, source, said, modelVersion = null, ...failure }: FailedItem,
   nowMs: number,
 ): Promise<{ isOurs: boolean }> {
   const error: ItemError = { code, message, source, ...(said ? { said } : {}) };
   const made = { mimeType: null, imageCount: 0, modelVersion, seed: null, notes: [], usage: null };
+  const answer = storedAnswer(failure.answer);
   const { id, leaseToken } = item;
-  const outcome = { id, leaseToken, status: "failed" as const, ...made, error, finishedAtMs: nowMs };
+  const outcome = { id, leaseToken, status: "failed" as const, ...made, answer, error, finishedAtMs: nowMs };
   if ((await tx.items.finish([outcome])).length === 0) return { isOurs: false };
   await tx.batches.addCounts({ id: item.batchId, success: 0, fail: 1 });
   await recordItemCall(tx, batch, item, nowMs);

@@ -9,6 +9,7 @@ import { priceOf } from "../billing/payer.ts";
 import {
   identityOf,
   imagePriceUsd,
+  inputImageLimit,
   type ModelEntry,
   misfit,
   type Offer,
@@ -46,6 +47,8 @@ export function invalidLine(message: string): ItemError {
 export type JobOfLines = Pick<BatchRecord, "apiKeyId" | "input" | "upstream"> & {
   /** What its lines may ask for. */
   options: OptionFacts;
+  /** How many input images the providers of the job take. */
+  imageLimit: number;
 };
 
 /**
@@ -114,8 +117,10 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
   const stored = new Set<string>();
   let moneyMicroUsd = 0;
   try {
-    const options = optionsOf(model, ownOffers(deps, batch)[0]?.provider ?? {});
-    for await (const line of read(model, whileWanted(bytes, isOver), { ...batch, options })) {
+    const offers = ownOffers(deps, batch);
+    const options = optionsOf(model, offers[0]?.provider ?? {});
+    const job = { ...batch, options, imageLimit: inputImageLimit(offers) };
+    for await (const line of read(model, whileWanted(bytes, isOver), job)) {
       if (isOver()) return null;
       if (draft.items.length === deps.limits.linesPerJob) {
         throw unusable(`The input has more than ${deps.limits.linesPerJob} lines.`);
@@ -176,15 +181,24 @@ async function addLine(
   }
   const { prompt, earlier: texts, size: tier, ratio, keepsRatio, mimeType: askedMimeType } = line.content;
   const { quality = null, background = null, seed: askedSeed = null } = line.content.asked ?? {};
+  const verbatim = line.content.verbatim ?? null;
   const modelPriceUsd = imagePriceUsd(model, tier, quality) ?? batch.price.basis.modelPriceUsd;
   const price = priceOf({ ...batch.price.basis, modelPriceUsd });
   const { imageMicroUsd: priceMicroUsd, holdMicroUsd } = price;
   const shape = { tier, ratio, keepsRatio, askedMimeType, quality, background, askedSeed };
-  const terms = { ...BATCH_TERMS, ...shape, earlier: texts || null, priceMicroUsd, holdMicroUsd, clientKey };
+  const terms = {
+    ...BATCH_TERMS,
+    ...shape,
+    earlier: texts || null,
+    verbatim,
+    priceMicroUsd,
+    holdMicroUsd,
+    clientKey,
+  };
   draft.items.push({ ...place, prompt, terms });
   draft.priceMicroUsd += priceMicroUsd;
   draft.holdMicroUsd += holdMicroUsd;
-  draft.textChars += prompt.length + texts.length;
+  draft.textChars += prompt.length + texts.length + (verbatim === null ? 0 : JSON.stringify(verbatim).length);
   draft.references.push(...checked.references);
 }
 
@@ -226,8 +240,8 @@ function lineId(position: number): string {
 
 /** Why the provider of a batch cannot make a line; null when it can, or when it is not configured now. */
 function refusalOf(deps: TakeInDeps, batch: BatchRecord, content: CheckedContent): string | null {
-  const problem = misfit(ownOffers(deps, batch), needsOf(content));
-  return problem && `The line ${problem}.`;
+  const found = misfit(ownOffers(deps, batch), needsOf(content));
+  return found && `The line ${found.problem}.`;
 }
 
 /** The providers that the batch was priced with, without those that may take over. */

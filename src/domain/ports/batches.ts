@@ -224,6 +224,7 @@ export interface FinishedItem
     | "seed"
     | "notes"
     | "usage"
+    | "answer"
   > {
   leaseToken: string;
 }

@@ -43,6 +43,8 @@ export interface ImageRequest {
   /** The quality whose price counts when none was asked for. Left out: the model has none. */
   defaultQuality?: string | undefined;
   origin: RequestOrigin;
+  /** Left out: the request says no more than the other fields. */
+  verbatim?: VerbatimRequest;
   /** Where the task of a slow upstream is kept. Left out: nowhere. */
   task?: TaskMemory;
 }
@@ -66,8 +68,37 @@ export interface AskedOptions {
   negativePrompt: string | null;
 }
 
+/** The API of a vendor whose fields a request or an answer has. */
+type VendorApi = "native" | "openai";
+
+/**
+ * What a request to a vendor's API says beyond the fields of `ImageRequest`. An upstream of the same API gets these fields
+ * unchanged.
+ */
+export interface VerbatimRequest {
+  api: VendorApi;
+  /**
+   * Fields of the body, as JSON. In `contents` of the native API, `{"reference": 0}` stands for the `inlineData` or the
+   * `fileData` of the first reference.
+   */
+  fields: Readonly<Record<string, unknown>>;
+}
+
+/** The fields of `VerbatimRequest` that change the picture. An upstream of another API must refuse them. */
+export const DECISIVE_FIELDS = ["systemInstruction", "tools", "cachedContent"] as const;
+
+/** What an upstream says beside its images, in the words of its API. */
+export interface VerbatimAnswer {
+  api: VendorApi;
+  /**
+   * Fields of the answer, as JSON. In `candidates` of the native API, `{"image": 0}` stands for the `inlineData` of the first
+   * image; `data` of OpenAI's has an object for each image, without its bytes.
+   */
+  fields: Readonly<Record<string, unknown>>;
+}
+
 /** An option that a provider may be able to pass on to its model. */
-export type Carried = keyof AskedOptions | "mask";
+export type Carried = keyof AskedOptions | "mask" | (typeof DECISIVE_FIELDS)[number];
 
 /** Where an image is asked for: in a batch, in one that links a parent batch (as a retry does), or in real time. */
 type RequestOrigin = "batch" | "child-batch" | "realtime";
@@ -99,6 +130,8 @@ export interface GeneratedImages {
   usage?: UpstreamUsage | null;
   /** Differences that a person should know, such as a prompt that the upstream has rewritten. */
   notes?: readonly string[];
+  /** Left out: the upstream speaks no vendor's API. */
+  answer?: VerbatimAnswer;
 }
 
 /** What one request took: its costs as the upstream reports them, null where it reports nothing, and its time. */
@@ -120,6 +153,8 @@ export interface Capabilities {
   tiers: "any" | readonly SizeTier[];
   /** The options that it passes on to its models. Left out: none. */
   options?: readonly Carried[];
+  /** The vendor's API whose fields it passes on unchanged. Left out: it passes on none. */
+  api?: VendorApi;
 }
 
 /** The system behind a provider that asks another program for its images. */
@@ -290,6 +325,10 @@ export class ProviderError extends Error {
   readonly trouble: Trouble | null;
   /** The upstream's own words, at most two lines without keys, where the message has ours. For the owner of the service alone. */
   readonly said: string | null;
+  /** The field that the upstream names as the one at fault; null when it names none. */
+  readonly param: string | null;
+  /** The whole answer without an image; null when there was none that could be read. */
+  readonly answer: VerbatimAnswer | null;
 
   constructor(
     code: ItemErrorCode,
@@ -302,6 +341,8 @@ export class ProviderError extends Error {
       modelVersion?: string | null;
       trouble?: Trouble | null;
       said?: string | null;
+      param?: string | null;
+      answer?: VerbatimAnswer | null;
       cause?: unknown;
     } = {},
   ) {
@@ -311,6 +352,8 @@ export class ProviderError extends Error {
     this.source = options.source ?? "provider";
     this.trouble = options.trouble ?? null;
     this.said = options.said || null;
+    this.param = options.param ?? null;
+    this.answer = options.answer ?? null;
     const isTemporary = code === "PROVIDER_RATE_LIMITED" || code === "PROVIDER_TIMEOUT";
     this.retryable = options.retryable ?? (this.trouble !== null || isTemporary);
     const pauseMs = options.retryAfterMs ?? null;

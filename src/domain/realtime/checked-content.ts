@@ -3,7 +3,13 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
 import type { ModelEntry, Needs } from "../models.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { AskedOptions, Carried, ReferenceImage } from "../ports/image-provider.ts";
+import {
+  type AskedOptions,
+  type Carried,
+  DECISIVE_FIELDS,
+  type ReferenceImage,
+  type VerbatimRequest,
+} from "../ports/image-provider.ts";
 
 /** An input image that has passed every check. */
 export interface CheckedImage extends ReferenceImage {
@@ -31,26 +37,50 @@ export interface CheckedContent {
   mimeType: ImageMimeType;
   /** As in `ImageRequest`. `seed` is that of the first image. */
   asked?: AskedOptions;
+  /** As in `ImageRequest`. */
+  verbatim?: VerbatimRequest;
+  /** The fields of the request that have no effect, whatever makes the image. Not part of the fingerprint. */
+  ignored?: readonly string[];
 }
 
 /** Returns what a request needs from its provider. */
-export function needsOf({ images, mask, ratio, size, asked }: CheckedContent): Needs {
+export function needsOf({ images, mask, ratio, size, asked, verbatim }: CheckedContent): Needs {
   const options = Object.entries({ ...asked, mask: mask ?? null }).filter(([, value]) => value !== null);
   return {
     references: images.length,
     ratios: [ratio],
     tiers: [size],
-    options: options.map(([name]) => name as Carried),
+    options: [...options.map(([name]) => name as Carried), ...decisiveFields(verbatim)],
   };
 }
+
+/** Returns which of a request's fields change the picture, so that no provider may leave them out. */
+function decisiveFields(verbatim: VerbatimRequest | undefined): Carried[] {
+  return DECISIVE_FIELDS.filter((name) => verbatim?.fields[name] !== undefined);
+}
+
+type Json = Parameters<typeof canonicalJson>[0];
 
 /**
  * SHA-256 over an operation and everything that it is asked for, in lower-case hexadecimal: requests that ask for the same
  * have equal ones, however they were written.
  */
 export function contentFingerprint(operation: string, request: CheckedContent): string {
-  const { model, images, mask, keepsRatio: _, asked, ...facts } = request;
+  const {
+    model,
+    images,
+    mask,
+    keepsRatio: _keepsRatio,
+    ignored: _ignored,
+    asked,
+    verbatim,
+    ...facts
+  } = request;
   const sent = images.map(({ sha256, mimeType }) => ({ sha256, mimeType }));
-  const more = { ...(mask && { mask: mask.sha256 }), ...(asked && { asked: { ...asked } }) };
+  const more = {
+    ...(mask && { mask: mask.sha256 }),
+    ...(asked && { asked: { ...asked } }),
+    ...(verbatim && { [verbatim.api]: verbatim.fields as Json }),
+  };
   return sha256Hex(canonicalJson({ operation, model: model.id, images: sent, ...facts, ...more }));
 }

@@ -8,13 +8,15 @@ import type { Call } from "../health/calls.ts";
 import type { ProviderHealth } from "../health/provider-health.ts";
 import { WAITING_CODE_OF, waitingFor } from "../health/waiting.ts";
 import { type MadeImage, readOutput } from "../images/output-images.ts";
-import { identityOf, isPaid, type Offer } from "../models.ts";
+import { identityOf, isDrawing, isPaid, type Offer } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import {
   type ImageRequest,
   type ItemProvider,
   ProviderError,
   type TaskMemory,
+  type UpstreamUsage,
+  type VerbatimAnswer,
 } from "../ports/image-provider.ts";
 import type { RealtimeHoldRecord, UpstreamTask, UsageRecord } from "../records.ts";
 import type { CheckedContent } from "./checked-content.ts";
@@ -26,7 +28,7 @@ function imageRequest(
   executed: string,
   { id, index }: { id: string; index: number },
 ): ImageRequest {
-  const { prompt, earlier, size, ratio, keepsRatio, mimeType, images, mask, asked } = request;
+  const { prompt, earlier, size, ratio, keepsRatio, mimeType, images, mask, asked, verbatim } = request;
   const askedSeed = asked?.seed == null ? null : (asked.seed + index) % (MOST_SEED + 1);
   return {
     model: executed,
@@ -45,6 +47,7 @@ function imageRequest(
     seed: askedSeed ?? seedOf(index === 0 ? id : `${id}/${index}`),
     ...(asked && { asked: { ...asked, seed: askedSeed } }),
     defaultQuality: request.model.defaultQuality,
+    ...(verbatim && { verbatim }),
     origin: "realtime",
   };
 }
@@ -82,14 +85,11 @@ function realtimeError(error: ProviderError): ImgbatchError {
 type RealtimeDetails = ConstructorParameters<typeof ImgbatchError>[2];
 
 /** When an upstream refuses our own key or model, the caller is not at fault. */
-function refusal({ upstreamStatus, message }: ProviderError, details: RealtimeDetails): ImgbatchError {
+function refusal({ upstreamStatus, message, param }: ProviderError, details: RealtimeDetails): ImgbatchError {
   if (upstreamStatus !== null && ![400, 413, 415, 422].includes(upstreamStatus)) {
     return new ImgbatchError("REALTIME_PROVIDER_UNREACHABLE", message, details);
   }
-  return new ImgbatchError("REALTIME_INVALID_ARGUMENT", `contents: ${message}`, {
-    ...details,
-    param: "contents",
-  });
+  return new ImgbatchError("REALTIME_INVALID_ARGUMENT", message, { ...details, param: param ?? undefined });
 }
 
 function failure(
@@ -217,8 +217,16 @@ export interface Made {
   /** The version that the upstream returned; the executed model when it returned none. */
   modelVersion: string;
   images: readonly MadeImage<Buffer>[];
-  /** Set when the prompt was refused; `images` is empty then. */
+  /** Why the upstream refused the prompt or the picture; null when it did not. `images` is empty then. */
   refusal: string | null;
+  /** Why there is no image, in words; null when there are some. */
+  failure: string | null;
+  /** What the upstream said besides; null when it speaks no vendor's API. */
+  answer: VerbatimAnswer | null;
+  /** The tokens that the upstream counted; null when it counted none. */
+  usage: UpstreamUsage | null;
+  /** The images are drawings: no upstream counts their tokens. */
+  isDrawn: boolean;
 }
 
 /**
@@ -291,8 +299,10 @@ async function ask(
     .finally(() => void free());
   signal.throwIfAborted();
   const modelVersion = output.modelVersion ?? executedModel;
-  const made = { images, modelVersion, refusal: null, executed: executedModel, provider: provider.name };
-  return { made, call: { images: images.length, isError: false, usage: output.usage ?? null } };
+  const { answer = null, usage = null } = output;
+  const words = { refusal: null, failure: null, answer, usage, isDrawn: isDrawing(provider) };
+  const made = { images, modelVersion, ...words, executed: executedModel, provider: provider.name };
+  return { made, call: { images: images.length, isError: false, usage } };
 }
 
 /** Real time answers with all images at once, so they must fit into the memory of an answer. */
@@ -350,7 +360,9 @@ function withoutImage(
   { provider, executedModel: executed }: Offer<ItemProvider>,
 ): Made {
   const modelVersion = error.modelVersion ?? executed;
-  const nothing = { images: [], modelVersion, executed, provider: provider.name };
+  const { message: failure, answer } = error;
+  const words = { failure, answer, usage: null, isDrawn: isDrawing(provider) };
+  const nothing = { images: [], modelVersion, executed, provider: provider.name, ...words };
   if (error.code === "SAFETY_BLOCKED") return { ...nothing, refusal: error.message };
   if (error.code === "EMPTY_IMAGE_OUTPUT") return { ...nothing, refusal: null };
   throw realtimeError(error);

@@ -6,7 +6,7 @@ import type { Caller } from "../batches/create-batch.ts";
 import { payerOf, priceRealtimeImage } from "../billing/payer.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
 import { type Call, recordCalls } from "../health/calls.ts";
-import { isPaid, misfit, type Offer, type Offers } from "../models.ts";
+import { isPaid, type Misfit, misfit, type Offer, type Offers } from "../models.ts";
 import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
@@ -57,6 +57,8 @@ interface RealtimeRequest {
    * have equal ones. Null: the request is not repeated.
    */
   once: { key: string; fingerprint: string } | null;
+  /** Returns the name that the caller's API has for a part of a request. */
+  fieldOf(about: Misfit["about"]): string;
   /** Brings an image into the form that was asked for. Default: it has that form. */
   finish?: Finish;
   /** Writes the body of the answer, before anything is paid for. An `ImgbatchError` that it throws is the answer instead. */
@@ -158,7 +160,7 @@ export class Realtime {
     const needs = needsOf(content);
     const offers = this.#deps.offers.all(model.id, needs);
     const first = offers[0];
-    if (!first) throw noProvider(misfit(this.#deps.offers.serving(model.id), needs));
+    if (!first) throw noProvider(misfit(this.#deps.offers.serving(model.id), needs), request.fieldOf);
     const paidBefore = earlier?.paidRuns ?? 0;
     const tasks = { ...earlier?.tasks };
     const areBegun = Object.keys(tasks).length === count;
@@ -300,10 +302,11 @@ export class Realtime {
   }
 }
 
-/** `problem`: why there can never be one for the request; null when there may be one later. */
-function noProvider(problem: string | null): ImgbatchError {
-  if (problem === null) return new ImgbatchError("REALTIME_NO_PROVIDER");
-  return new ImgbatchError("REALTIME_INVALID_ARGUMENT", `contents: ${problem}`, { param: "contents" });
+/** `found`: why there can never be one for the request; null when there may be one later. */
+function noProvider(found: Misfit | null, fieldOf: RealtimeRequest["fieldOf"]): ImgbatchError {
+  if (found === null) return new ImgbatchError("REALTIME_NO_PROVIDER");
+  const param = fieldOf(found.about);
+  return new ImgbatchError("REALTIME_INVALID_ARGUMENT", `${param}: ${found.problem}`, { param });
 }
 
 async function outcomeOf(render: () => Buffer | Promise<Buffer>): Promise<Outcome> {

@@ -3,18 +3,20 @@ import { PATHS } from "../../contract/routes.ts";
 import { REFUSING_FINISH_REASONS } from "../../contract/statuses.ts";
 import {
   type Capabilities,
+  DECISIVE_FIELDS,
   type GeneratedImages,
   type ImageRequest,
   ProviderError,
   type UpstreamUsage,
+  type VerbatimAnswer,
 } from "../../domain/ports/image-provider.ts";
+import { fieldsOf } from "../../kernel/json.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
-import { joinTurns } from "../../kernel/text.ts";
 import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
 import { type AdapterDeps, credentialHeaders, type UpstreamAdapter } from "../upstream/adapter.ts";
-import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
+import { type ImagesJson, refuseMany, wholeWords } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
-import { countAt, listAt, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
+import { countAt, listAt, ownersWords, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { jsonBody, ReferenceText } from "../upstream/request-body.ts";
 
@@ -23,7 +25,8 @@ export const NATIVE_TAKES: Capabilities = {
   maxReferences: 14,
   ratios: "any",
   tiers: "any",
-  options: ["seed"],
+  options: ["seed", ...DECISIVE_FIELDS],
+  api: "native",
 };
 
 /** `models/` and the id, unless the id names another collection itself, as `tunedModels/mine` does. */
@@ -65,21 +68,31 @@ export function seedRule(
   };
 }
 
-/** The body of `generateContent`. The references in it are read when it is sent. `preset`: the vendor's, if it is known. `hasSeed`: see `seedRule`. */
+/**
+ * The body of `generateContent`. The references in it are read when it is sent. `preset`: the vendor's, if it is known.
+ * `hasSeed`: see `seedRule`. What a caller of the same API has said besides is in it as it came.
+ */
 export function generateContentBody(request: ImageRequest, preset: string | null, hasSeed: boolean): object {
-  const { model, prompt, earlier, references, ratio, keepsRatio, tier, seed } = request;
+  const { model, prompt, earlier, references, ratio, keepsRatio, tier, seed, verbatim } = request;
   const hasOneSize = modelFacts(preset, model)?.sizes.length === 1;
   const images = references.map((image) => ({
     inlineData: { mimeType: image.mimeType, data: new ReferenceText(image) },
   }));
+  const { contents, generationConfig, ...fields } = verbatim?.api === "native" ? verbatim.fields : {};
+  const config = fieldsOf(generationConfig) ?? {};
   return {
-    contents: [
-      ...(earlier ? [{ role: "user", parts: [{ text: earlier }] }] : []),
-      { role: "user", parts: [{ text: prompt }, ...images] },
-    ],
+    ...fields,
+    contents: Array.isArray(contents)
+      ? contents.map((message) => withReferences(message, images))
+      : [
+          ...(earlier ? [{ role: "user", parts: [{ text: earlier }] }] : []),
+          { role: "user", parts: [{ text: prompt }, ...images] },
+        ],
     generationConfig: {
       responseModalities: ["TEXT", "IMAGE"],
+      ...config,
       imageConfig: {
+        ...fieldsOf(config.imageConfig),
         // Without one the vendor keeps that of the first reference.
         ...(keepsRatio ? {} : { aspectRatio: ratio }),
         ...(hasOneSize ? {} : { imageSize: tier }),
@@ -87,6 +100,15 @@ export function generateContentBody(request: ImageRequest, preset: string | null
       ...(hasSeed ? { seed } : {}),
     },
   };
+}
+
+/** A message of `VerbatimRequest`, with its references in their places. */
+function withReferences(message: unknown, images: readonly object[]): object {
+  const parts = listAt(message, "parts").map((part) => {
+    const { reference, ...rest } = fieldsOf(part) ?? {};
+    return typeof reference === "number" ? { ...images[reference], ...rest } : rest;
+  });
+  return { ...fieldsOf(message), parts };
 }
 
 const REFUSING: ReadonlySet<string> = new Set(REFUSING_FINISH_REASONS);
@@ -105,34 +127,57 @@ export function readContent(name: string, answer: unknown, decode: ImagesJson["d
   const parts = candidates
     .flatMap((candidate) => listAt(candidate, "content", "parts"))
     .filter((part) => valueAt(part, "thought") !== true);
-  const texts = parts
-    .map((part) => textAt(part, "inlineData", "data") ?? textAt(part, "inline_data", "data"))
-    .filter((data) => data !== null);
+  const texts = parts.map(imageTextOf).filter((data) => data !== null);
   refuseMany(name, texts.length);
   const images = texts.map(decode);
   const version = textAt(answer, "modelVersion");
   const modelVersion = version === null ? null : upstreamWords(version);
-  if (images.length > 0) return { images, modelVersion, usage: usageOf(answer) };
+  const said = verbatimAnswer(answer, decode);
+  if (images.length > 0) return { images, modelVersion, usage: usageOf(answer), answer: said };
 
   const blocked = textAt(answer, "promptFeedback", "blockReason");
   const reasons = candidates.map((candidate) => textAt(candidate, "finishReason"));
   const refusing = reasons.find((reason) => reason !== null && REFUSING.has(reason)) ?? null;
-  const told =
-    textAt(answer, "promptFeedback", "blockReasonMessage") ??
-    candidates.map((candidate) => textAt(candidate, "finishMessage")).find((message) => message !== null) ??
-    parts.map((part) => textAt(part, "text")).find((text) => text !== null) ??
-    "";
-  const reason = blocked ?? refusing;
-  const facts = { upstreamStatus: 200, modelVersion };
-  if (reason !== null) {
-    const words = upstreamWords(told) || `${name} refused the content (${upstreamWords(reason)}).`;
-    throw new ProviderError("SAFETY_BLOCKED", words, facts);
+  const told = [
+    textAt(answer, "promptFeedback", "blockReasonMessage"),
+    ...candidates.map((candidate) => textAt(candidate, "finishMessage")),
+    ...parts.map((part) => textAt(part, "text")),
+  ].flatMap((text) => text ?? []);
+  const words = upstreamWords(ownersWords(told.join("\n")));
+  const facts = { upstreamStatus: 200, modelVersion, answer: said };
+  if (blocked !== null) {
+    const message = words || `${name} refused the prompt (${upstreamWords(blocked)}).`;
+    throw new ProviderError("SAFETY_BLOCKED", message, facts);
   }
-  const finish = reasons.find((each) => each !== null) ?? "no candidate";
-  // A model that stops with a text alone refuses in words.
-  const words = finish === "STOP" ? upstreamWords(told) : "";
-  const message = `${name} made no image (${upstreamWords(finish)})${words && `: ${words}`}`;
-  throw new ProviderError("EMPTY_IMAGE_OUTPUT", message.replace(/(?<![.!?…])$/, "."), facts);
+  const finish = refusing ?? reasons.find((each) => each !== null) ?? "no candidate";
+  const what = refusing === null ? "made no image" : "refused to show what it made";
+  const message = `${name} ${what} (${upstreamWords(finish)})${words && `: ${words}`}`;
+  const code = refusing === null ? "EMPTY_IMAGE_OUTPUT" : "SAFETY_BLOCKED";
+  throw new ProviderError(code, message.replace(/(?<![.!?…])$/, "."), facts);
+}
+
+const imageTextOf = (part: unknown) =>
+  textAt(part, "inlineData", "data") ?? textAt(part, "inline_data", "data");
+
+/** The fields of an answer that say something beside its images. */
+const SAID = ["promptFeedback", "usageMetadata"];
+
+/** Returns what an answer says beside its images. Interim images of a model that thinks are left out. */
+function verbatimAnswer(answer: unknown, decode: ImagesJson["decode"]): VerbatimAnswer {
+  let image = 0;
+  const partOf = (part: unknown) => {
+    const { inlineData: _, inline_data: __, ...rest } = fieldsOf(part) ?? {};
+    if (imageTextOf(part) === null) return [rest];
+    return rest.thought === true ? [] : [{ image: image++, ...rest }];
+  };
+  const candidates = listAt(answer, "candidates").map((candidate) => {
+    const content = fieldsOf(valueAt(candidate, "content"));
+    const parts = listAt(content, "parts").flatMap(partOf);
+    return { ...fieldsOf(candidate), ...(content && { content: { ...content, parts } }) };
+  });
+  const said = SAID.map((name) => [name, valueAt(answer, name)]).filter(([, value]) => value !== undefined);
+  const fields = { ...(candidates.length > 0 && { candidates }), ...Object.fromEntries(said) };
+  return { api: "native", fields: wholeWords(fields, decode) };
 }
 
 function usageOf(answer: unknown): UpstreamUsage | null {
@@ -161,7 +206,8 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
       const path = `/${apiVersion}/${modelPath(request.model)}:generateContent`;
       const hasSeed = await takesSeed(request, signal);
       const body = jsonBody(generateContentBody(request, preset, hasSeed));
-      const asked = joinTurns(request.earlier ?? "", request.prompt);
+      const { earlier = "", prompt, verbatim } = request;
+      const asked = [earlier, prompt, JSON.stringify(verbatim?.fields ?? "")].join("\n");
       const call = { method: "POST", path, headers, body, asked } as const;
       return http.images(call, signal, { onSent, onAnswered }, ({ value, decode }) => ({
         ...readContent(name, value, decode),

@@ -49,6 +49,7 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
       ratios: "any",
       tiers: "any",
       options: ["quality", "background", "mask"],
+      api: "openai",
     },
     // All requests of a job have one address.
     splitsReferences: true,

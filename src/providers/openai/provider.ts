@@ -12,7 +12,7 @@ import {
 import { joinTurns } from "../../kernel/text.ts";
 import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
 import { type AdapterDeps, credentialHeaders, type UpstreamAdapter } from "../upstream/adapter.ts";
-import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
+import { type ImagesJson, refuseMany, wholeWords } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { costOf, countAt, listAt, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
 import { fetchImage } from "../upstream/fetch-image.ts";
@@ -64,6 +64,7 @@ export function imageFields(entry: FieldRules, request: ImageRequest): Fields {
   const { formats, defaultQuality: ofVendor } = modelFacts(entry.preset, model) ?? {};
   const { defaultQuality = ofVendor } = request;
   const { responseFormat, resolution } = entry;
+  const { verbatim } = request;
   // Without a type, some servers make a JPEG, which has no transparency.
   const hasType = formats !== undefined || asked?.background === "transparent";
   return {
@@ -73,6 +74,7 @@ export function imageFields(entry: FieldRules, request: ImageRequest): Fields {
     ...(formats || responseFormat === "omit" ? {} : { response_format: responseFormat }),
     // The price depends on it.
     ...(defaultQuality !== undefined && { quality: defaultQuality }),
+    ...(verbatim?.api === "openai" ? verbatim.fields : {}),
     ...entry.extra,
     ...(resolution !== null &&
       tier !== "1K" && { resolution: resolution === "lower" ? tier.toLowerCase() : tier }),
@@ -143,8 +145,11 @@ export async function readImages(
   }
   const lost = failures.length === 0 ? [] : [`images that could not be fetched: ${failures.length}`];
   const revised = kept.flatMap((entry) => textAt(entry, "revised_prompt") ?? []);
+  const words = kept.map((entry) => ({ revised_prompt: textAt(entry, "revised_prompt") ?? undefined }));
+  const fields = wholeWords({ data: words, usage: valueAt(answer, "usage") }, inJson.decode);
   const notes = [...new Set(revised)].map((text) => `the prompt was rewritten: ${upstreamWords(text)}`);
-  return { images, modelVersion, usage: usageOf(answer), notes: [...notes, ...lost] };
+  const said = { answer: { api: "openai", fields } } as const;
+  return { images, modelVersion, usage: usageOf(answer), notes: [...notes, ...lost], ...said };
 }
 
 function usageOf(answer: unknown): UpstreamUsage | null {
@@ -176,6 +181,7 @@ export function createOpenaiAdapter(configured: EntryOf<"openai">, deps: Adapter
       // A ratio alone says nothing about the size.
       tiers: entry.sizeAs === "aspect_ratio" && entry.resolution === null ? ["1K"] : "any",
       options: carriedBy(entry),
+      api: "openai",
     },
     async generate(request, signal, onSent, onAnswered) {
       if (request.references.length > maxReferences) {

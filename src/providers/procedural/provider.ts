@@ -2,6 +2,7 @@ import { IMAGE_HEADS } from "../../contract/image-formats.ts";
 import type { ImageRequest, ItemProvider } from "../../domain/ports/image-provider.ts";
 import { Decoding } from "../../imaging/decoding.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { fieldsOf } from "../../kernel/json.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { failureOf, parseDirectives, type Simulation, withoutDirectives } from "./directives.ts";
 
@@ -32,7 +33,7 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
     serves: options.models,
     async generate(request, signal) {
       signal.throwIfAborted();
-      const { earlier = "" } = request;
+      const earlier = joinTurns(instructionOf(request), request.earlier ?? "");
       const { text: newest, directives } = parseDirectives(request.prompt);
       const text = joinTurns(withoutDirectives(earlier), newest);
       const prompt = joinTurns(earlier, request.prompt);
@@ -61,6 +62,18 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
     },
     close: async () => {},
   };
+}
+
+/** The text of the native API's `systemInstruction`, which is drawn with the prompt. */
+function instructionOf({ verbatim }: ImageRequest): string {
+  const instruction = verbatim?.api === "native" ? verbatim.fields.systemInstruction : undefined;
+  if (typeof instruction === "string") return instruction;
+  const parts = fieldsOf(instruction)?.parts;
+  const list = Array.isArray(parts) ? parts : [parts];
+  return list
+    .flatMap((part) => fieldsOf(part)?.text ?? [])
+    .join("\n")
+    .trim();
 }
 
 /** Returns bytes that begin like the image type but are no image. */

@@ -3,6 +3,7 @@ import { IN_REPLAY_DIRECTORY } from "../../contract/batch-api.ts";
 import type { ReplayEntry } from "../../contract/provider-entries.ts";
 import {
   type Capabilities,
+  DECISIVE_FIELDS,
   type GeneratedImages,
   type ImageProvider,
   type ImageRequest,
@@ -102,7 +103,7 @@ const DRAWN: Capabilities = {
   maxReferences: Number.POSITIVE_INFINITY,
   ratios: "any",
   tiers: "any",
-  options: ["quality", "background", "seed", "negativePrompt"],
+  options: ["quality", "background", "seed", "negativePrompt", ...DECISIVE_FIELDS],
 };
 
 function factsOf(entry: ReplayEntry, { upstream, serves }: ImageProvider): UpstreamFacts {

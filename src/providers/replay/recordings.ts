@@ -6,7 +6,12 @@ import { IN_REPLAY_DIRECTORY } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS, IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { type ImageInspector, InvalidImageError } from "../../domain/ports/image-inspector.ts";
-import { type GeneratedImages, type ImageRequest, ProviderError } from "../../domain/ports/image-provider.ts";
+import {
+  DECISIVE_FIELDS,
+  type GeneratedImages,
+  type ImageRequest,
+  ProviderError,
+} from "../../domain/ports/image-provider.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { isPartialFile, makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { hideApiKeys, safeJson } from "../../kernel/hide-keys.ts";
@@ -83,9 +88,20 @@ async function wordsOf(request: ImageRequest) {
     seed: asked?.seed ?? undefined,
     references: sent.length > 0 ? sent : undefined,
     mask: mask && (await hashOf(mask)),
+    // The rest depends on what a model has said, and recordings have pictures alone.
+    said: decisiveWords(request),
     mime_type: request.mimeType,
     ordinal: request.outputIndex,
   };
+}
+
+/** The fields of a vendor's request that change its picture, as JSON; undefined without any. */
+function decisiveWords({ verbatim }: ImageRequest): string | undefined {
+  const fields = DECISIVE_FIELDS.flatMap((name) => {
+    const value = verbatim?.fields[name];
+    return value === undefined ? [] : [[name, value] as const];
+  });
+  return fields.length === 0 ? undefined : JSON.stringify(Object.fromEntries(fields));
 }
 
 export async function recordable(request: ImageRequest): Promise<Recordable> {
@@ -219,13 +235,14 @@ export class Recordings {
 
   /** Returns the error of a request without a recording. It names the one of the same prompt that differs in the least. */
   async missing({ words, stem }: Recordable): Promise<ProviderError> {
-    const { model, prompt, references, ordinal, earlier, mask, ...options } = words;
+    const { model, prompt, references, ordinal, earlier, mask, said, ...options } = words;
     const asked = Object.entries(options).filter(([, value]) => value !== undefined);
     const facts = [
       ...asked.map(([name, value]) => `${name} ${value}`),
       ...(references ? [counted(references.length, "reference image")] : []),
       ...(mask ? ["a mask"] : []),
       ...(earlier ? ["earlier texts"] : []),
+      ...(said ? Object.keys(JSON.parse(said)) : []),
       `image ${ordinal + 1}`,
     ];
     const text = JSON.stringify(truncateCodePoints(prompt, 200, "…"));

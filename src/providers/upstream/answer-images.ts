@@ -1,5 +1,6 @@
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
 import { type GeneratedImages, type LargeImage, ProviderError } from "../../domain/ports/image-provider.ts";
+import { hideApiKeys } from "../../kernel/hide-keys.ts";
 import { LongJsonReader } from "../../kernel/long-json.ts";
 import { MemoryBudget } from "../../kernel/memory-budget.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
@@ -199,6 +200,20 @@ export function imagesJson(
     return decoded instanceof ImageSink ? decoded.image : (decoded ?? Buffer.alloc(0));
   };
   return { value, decode, images };
+}
+
+/**
+ * Returns what an answer says, with the long texts that were taken out of it, and without keys, which an upstream may repeat.
+ * A long text that went to the disk is left out.
+ */
+export function wholeWords<T extends object>(words: T, decode: ImagesJson["decode"]): T {
+  const whole = (_name: string, value: unknown) => {
+    if (typeof value !== "string") return value;
+    if (!LongJsonReader.isMark(value)) return hideApiKeys(value);
+    const bytes = decode(value);
+    return Buffer.isBuffer(bytes) ? bytes.toString("base64") : undefined;
+  };
+  return JSON.parse(JSON.stringify(words, whole)) as T;
 }
 
 /**

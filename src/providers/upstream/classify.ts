@@ -154,6 +154,7 @@ export function answerError(name: string, answer: ErrorAnswer, nowMs: number): P
       trouble: isFinal(verdict) ? null : verdict,
       retryAfterMs: isFinal(verdict) ? null : announcedMs({ headers, delays, message, asked, limit }, nowMs),
       upstreamStatus: answer.status,
+      param: facts.param,
       said: isFinal(verdict) ? null : ownersWords(facts.message),
     },
   );

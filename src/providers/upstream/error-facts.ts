@@ -125,6 +125,8 @@ export interface ErrorFacts {
   retryDelays: readonly string[];
   /** The body shows why the content was flagged. */
   isModerated: boolean;
+  /** The field of the request that the body names; null when it names none. */
+  param: string | null;
 }
 
 /** Returns the `error` of a body that has one, also of a list with such a body as its first entry; else undefined. */
@@ -157,6 +159,7 @@ export function readErrorFacts(body: unknown): ErrorFacts {
       valueAt(error, "moderation_details") !== undefined ||
       valueAt(error, "metadata", "flagged_input") !== undefined ||
       listAt(error, "metadata", "reasons").length > 0,
+    param: /^[\w.[\]-]{1,100}$/.exec(textAt(error, "param") ?? "")?.[0] ?? null,
   };
 }
 

@@ -1,6 +1,12 @@
 import type { Response } from "express";
 import type { ImgbatchError } from "../../contract/errors.ts";
-import { IDEMPOTENCY_REPLAYED_HEADER, MAY_BE_PAID_TWICE_HEADER } from "../../contract/routes.ts";
+import {
+  IDEMPOTENCY_REPLAYED_HEADER,
+  IGNORED_HEADER,
+  MAY_BE_PAID_TWICE_HEADER,
+} from "../../contract/routes.ts";
+import { ignoredBy } from "../../domain/models.ts";
+import { needsOf } from "../../domain/realtime/checked-content.ts";
 import type { Realtime } from "../../domain/realtime/realtime.ts";
 import type { ApiDeps } from "../deps.ts";
 import { toServiceError } from "./errors.ts";
@@ -10,10 +16,14 @@ import { toServiceError } from "./errors.ts";
  * earlier request.
  */
 export async function answerOnce(
-  { realtime }: Pick<ApiDeps, "realtime">,
+  { realtime, realtimeOffers }: Pick<ApiDeps, "realtime" | "realtimeOffers">,
   response: Response,
   request: Parameters<Realtime["answer"]>[0],
 ): Promise<Buffer> {
+  const { model, verbatim, ignored = [] } = request.content;
+  const first = realtimeOffers.first(model.id, needsOf(request.content));
+  const names = [...ignored, ...(first === null ? [] : ignoredBy(first.provider, verbatim))];
+  if (names.length > 0) response.setHeader(IGNORED_HEADER, headerList(names));
   const answer = await realtime.answer(request);
   if (request.once !== null && !response.headersSent) {
     response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, String(answer.isReplay));
@@ -23,23 +33,36 @@ export async function answerOnce(
   return answer.body;
 }
 
-/** A stream without a result sends an opening after this time, so that the connection does not look dead. */
-const STREAM_OPENING_MS = 10_000;
+const MOST_LISTED = 20;
+
+/** A list of names as the value of a header. A name with other characters than ASCII letters and signs is shortened to these. */
+function headerList(names: readonly string[]): string {
+  const more = names.length > MOST_LISTED ? ["…"] : [];
+  const shown = names.slice(0, MOST_LISTED).map((name) => name.slice(0, 100));
+  return [...shown, ...more].join(", ").replace(/[^\x20-\x7e]/g, "?");
+}
+
+/**
+ * A stream without a result sends a sign of life after this time, and then every so often: proxies close a connection on which
+ * nothing has come for a minute, some sooner.
+ */
+const [FIRST_SIGN_MS, NEXT_SIGN_MS] = [10_000, 15_000];
 
 /** The texts of which a stream consists. */
 export interface Framing {
   type: string;
-  opening: string;
-  /** `body`: what the work has made. `isFirst`: no opening was sent. */
+  /** A sign of life. `isFirst`: nothing was sent before. */
+  sign(isFirst: boolean): string;
+  /** `body`: what the work has made. `isFirst`: no sign was sent. */
   result(body: Buffer, isFirst: boolean): string;
-  /** Comes behind an opening. */
+  /** Comes behind a sign. */
   failure(error: ImgbatchError): string;
   end: string;
 }
 
 /**
- * Sends the result of the work as a stream. A failure before the opening is an ordinary error response; a later one is the
- * last part of the stream.
+ * Sends the result of the work as a stream. A failure before the first sign of life is an ordinary error response; a later
+ * one is the last part of the stream.
  */
 export async function answerStream(
   deps: Pick<ApiDeps, "clock" | "log">,
@@ -50,22 +73,27 @@ export async function answerStream(
   const settled = new AbortController();
   const outcome = work.finally(() => settled.abort());
   outcome.catch(() => {});
-  const isLate = await deps.clock.sleep(STREAM_OPENING_MS, settled.signal).then(
-    () => true,
-    () => false,
-  );
+  const isLate = (ms: number) =>
+    deps.clock.sleep(ms, settled.signal).then(
+      () => !settled.signal.aborted,
+      () => false,
+    );
   const send = (text: string) => {
     // The work may go on after its caller has left.
     if (response.destroyed) return;
     if (!response.headersSent) {
       response.status(200).setHeader("Content-Type", framing.type);
       response.setHeader("Cache-Control", "no-cache");
+      // Proxies such as nginx would keep the signs of life until the end.
+      response.setHeader("X-Accel-Buffering", "no");
     }
     response.write(text);
   };
-  if (isLate) send(framing.opening);
+  for (let ms = FIRST_SIGN_MS; !response.destroyed && (await isLate(ms)); ms = NEXT_SIGN_MS)
+    send(framing.sign(!response.headersSent));
   try {
-    send(framing.result(await outcome, !isLate));
+    const body = await outcome;
+    send(framing.result(body, !response.headersSent));
   } catch (error) {
     if (!response.headersSent) throw error;
     send(framing.failure(toStreamError(deps, response, error)));

@@ -117,6 +117,7 @@ export interface LineFormat {
 interface LineContext {
   model: ModelEntry;
   options: OptionFacts;
+  imageLimit: number;
   sent: SentTexts;
   findFileImage: FindFileImage;
 }
@@ -144,7 +145,8 @@ export function lineReader(
       // A line keeps the files that it names only until its images are stored.
       const files = fileImagesOf(rules, job.apiKeyId);
       try {
-        const asked = { model, options: job.options, sent: line.sent, findFileImage: files.find };
+        const { options: facts, imageLimit } = job;
+        const asked = { model, options: facts, imageLimit, sent: line.sent, findFileImage: files.find };
         yield simulated(await checked(format, line.value, asked));
       } finally {
         await files.release();

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { setImmediate } from "node:timers/promises";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { JOB_DIRECTIVES, stuckMs } from "../../contract/job-directives.ts";
@@ -138,18 +139,19 @@ export async function resultLines(
   }
 }
 
-/**
- * Puts the Base64 of each image where the field of this name is an empty text in a JSON text. No text of a caller may come
- * before the last of them, but with its quotes escaped.
- */
-export function withImages(json: string, field: string, outputs: readonly OutputRecord[]): Piece[] {
-  const mark = `"${field}":""`;
-  const pieces: Piece[] = [];
-  let from = 0;
-  for (const { blobKey, sizeBytes, crc32 } of outputs) {
-    const at = json.indexOf(mark, from) + mark.length - 1;
-    pieces.push(json.slice(from, at), { blobKey, sizeBytes, crc32, isBase64: true });
-    from = at;
-  }
-  return [...pieces, json.slice(from)];
+/** Stands for the Base64 of an image in the JSON of a result. Nobody else knows it. */
+export const IMAGE_PLACE = randomBytes(16).toString("hex");
+
+/** Puts the Base64 of each image into a JSON text where `IMAGE_PLACE` is. */
+export function withImages(json: string, outputs: readonly OutputRecord[]): Piece[] {
+  const [before = "", ...behind] = json.split(IMAGE_PLACE);
+  return [
+    before,
+    ...behind.flatMap((text, i): Piece[] => {
+      const output = outputs[i];
+      if (output === undefined) return [text];
+      const { blobKey, sizeBytes, crc32 } = output;
+      return [{ blobKey, sizeBytes, crc32, isBase64: true }, text];
+    }),
+  ];
 }

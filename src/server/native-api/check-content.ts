@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import {
   type AspectRatio,
   DEFAULT_RATIO,
@@ -9,7 +10,7 @@ import {
   type SizeTier,
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
+import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native-api.ts";
 import type { FindFileImage } from "../../domain/files/files.ts";
 import {
   InputImages,
@@ -28,6 +29,7 @@ import {
   ratiosOf,
 } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
+import type { VerbatimRequest } from "../../domain/ports/image-provider.ts";
 import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
 import { isObject } from "../../kernel/json.ts";
 import { formatBytes, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
@@ -128,29 +130,143 @@ function newest(turns: readonly Turn[], maxChars: number): string {
 
 /**
  * The input images in their order, of all messages: an image that the model made earlier can be the one to edit.
- * Interim images of a model that thinks are left out. `first` is the size of the first one.
+ * Interim images of a model that thinks are left out, and the oldest of the model's where there are more than it takes: a
+ * long chat goes on. `first` is the size of the first image, `places` where each of them was.
  */
 async function readImages(
   contents: Contents,
   rules: Required<ContentRules>,
-): Promise<{ images: CheckedImage[]; first: SizePx | null }> {
-  const found = contents.flatMap(({ parts }, i) =>
-    (parts ?? []).flatMap((part, j) => {
+): Promise<{ images: CheckedImage[]; first: SizePx | null; places: string[]; leftOut: string[] }> {
+  const found = contents.flatMap((message, i) =>
+    (message.parts ?? []).flatMap((part, j) => {
       const at = `contents[${i}].parts[${j}]`;
       const { inlineData, fileData, text } = part;
-      if ((inlineData == null && fileData == null) || part.thought === true) return [];
+      if (!hasImage(part) || part.thought === true) return [];
       const given = [text, inlineData, fileData].filter((field) => field != null);
       if (given.length > 1) throw invalidArgument(at, "must be one of text, inlineData and fileData");
-      return [{ at, inlineData, fileData }];
+      return [{ at, inlineData, fileData, isOfUser: isFromUser(message) }];
     }),
   );
-  if (found.length > MAX_INPUT_IMAGES) {
-    const problem = `have ${found.length} input images; at most ${MAX_INPUT_IMAGES} are allowed`;
+  const count = found.filter(({ isOfUser }) => isOfUser).length;
+  if (count > MAX_INPUT_IMAGES) {
+    const problem = `have ${count} input images; at most ${MAX_INPUT_IMAGES} are allowed`;
     throw invalidArgument("contents", problem);
   }
+  const excess = Math.max(0, found.length - rules.imageLimit);
+  const leftOut = found.flatMap(({ at, isOfUser }) => (isOfUser ? [] : [at])).slice(0, excess);
+  const kept = found.filter(({ at }) => !leftOut.includes(at));
   const checker = new ImageChecker(rules.inspector);
-  for (const part of found) await checker.add(await receive(part, rules));
-  return checker;
+  for (const part of kept) await checker.add(await receive(part, rules));
+  const { images, first } = checker;
+  return { images, first, places: kept.map(({ at }) => at), leftOut };
+}
+
+const hasImage = ({ inlineData, fileData }: Part): boolean => inlineData != null || fileData != null;
+
+/** The part that a stream sends as a sign of life, see `SIGN_OF_LIFE`. Some clients drop its `thought`. */
+const isSign = ({ text, thought, ...rest }: Part): boolean =>
+  text === SIGN_TEXT && (thought ?? true) && Object.values(rest).every((value) => value == null);
+
+/** Leaves out what earlier streams have sent as signs of life: clients keep them in their history. */
+function withoutSigns(contents: Contents): Contents {
+  return contents.flatMap((message) => {
+    if (isFromUser(message)) return [message];
+    const parts = message.parts?.filter((part) => !isSign(part) && !isEmptyText(part));
+    return parts?.length === 0 && message.parts?.some(isSign) ? [] : [{ ...message, parts }];
+  });
+}
+
+/** A client that knows no images keeps one as an empty text. */
+const isEmptyText = ({ text, ...rest }: Part): boolean =>
+  text === "" && Object.values(rest).every((value) => value == null);
+
+/** Fields of the body that reach an upstream of this API unchanged. */
+const PASSED = ["systemInstruction", "tools", "toolConfig", "safetySettings", "cachedContent"] as const;
+/** Fields that have a meaning here, or for the job of the line. */
+const READ = [...PASSED, "contents", "generationConfig", "model", "key", "metadata"] as readonly string[];
+/** Fields of `generationConfig` and of its `imageConfig` that are not passed on as they came. */
+const OWN_CONFIG = ["responseModalities", "responseMimeType", "seed", "imageConfig"] as const;
+const OWN_IMAGE_CONFIG = ["aspectRatio", "imageSize", "outputMimeType", "imageOutputOptions"] as const;
+
+type Body = NativeBody<"GenerateContent">;
+
+/**
+ * Returns what the request says beyond a prompt, its images and the options of `CheckedContent`. `places`: where the images
+ * were, in their order. `modalities`: those that the caller has named.
+ */
+function verbatimOf(
+  { contents, generationConfig, ...body }: Body,
+  { places, prompt, modalities }: { places: readonly string[]; prompt: string; modalities: unknown },
+): VerbatimRequest | undefined {
+  const turns = contents.flatMap((message, i) => {
+    const parts = (message.parts ?? []).flatMap((part, j) => {
+      const { inlineData: _inlineData, fileData: _fileData, ...rest } = part;
+      if (!hasImage(part)) return [rest];
+      const reference = places.indexOf(`contents[${i}].parts[${j}]`);
+      if (reference >= 0) return [{ reference, ...rest }];
+      return part.thought === true || Object.keys(rest).length === 0 ? [] : [rest];
+    });
+    return parts.length === 0 ? [] : [{ ...message, parts }];
+  });
+  const plain = [{ text: prompt }, ...places.map((_, reference) => ({ reference }))];
+  const [only, second] = turns;
+  const isPlain = second === undefined && isFromUser(only ?? {}) && isDeepStrictEqual(trimmed(only), plain);
+  const imageConfig = without(generationConfig.imageConfig ?? {}, OWN_IMAGE_CONFIG);
+  const named = Array.isArray(modalities) ? modalities.map((each) => String(each).toUpperCase()) : [];
+  const isUsual = modalities === undefined || (named.includes("TEXT") && named.includes("IMAGE"));
+  const config = {
+    ...(isUsual ? {} : { responseModalities: modalities }),
+    ...without(generationConfig, [...OWN_CONFIG, ...UNREAD_CONFIG]),
+    ...(isEmpty(imageConfig) ? {} : { imageConfig }),
+  };
+  const passed = PASSED.map((name) => [name, body[name]] as const).filter(([, value]) => !saysNothing(value));
+  const fields = {
+    ...(isPlain ? {} : { contents: turns }),
+    ...Object.fromEntries(passed),
+    ...(isEmpty(config) ? {} : { generationConfig: config }),
+  };
+  return isEmpty(fields) ? undefined : { api: "native", fields };
+}
+
+/** The parts of a message without the blanks around its texts. */
+const trimmed = (message: { parts: readonly object[] } | undefined) =>
+  message?.parts.map((part) => ("text" in part ? { ...part, text: String(part.text).trim() } : part));
+
+/** Without these fields, and without those that are null. */
+function without(value: object, names: readonly string[]): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(value).filter(([name, field]) => field != null && !names.includes(name)),
+  );
+}
+
+const isEmpty = (value: object) => Object.keys(value).length === 0;
+
+/** Libraries send an instruction without a text, and lists without entries. */
+function saysNothing(value: unknown): boolean {
+  if (value === null || value === undefined || value === "") return true;
+  if (Array.isArray(value)) return value.every(saysNothing);
+  if (!isObject(value)) return false;
+  const { role: _, ...fields } = value;
+  return Object.values(fields).every(saysNothing);
+}
+
+/** Fields that mean another number of pictures, or another size of theirs, than the request is made and paid for. */
+const UNREAD_CONFIG = ["candidateCount", "candidate_count", "responseFormat", "response_format"] as const;
+
+/** Returns the names of fields that have no effect, whatever makes the image. */
+function unreadFields({ generationConfig, ...body }: Body): string[] {
+  const unknown = Object.entries(body).filter(([name, value]) => value != null && !READ.includes(name));
+  const unread = UNREAD_CONFIG.filter((name) => (generationConfig[name] ?? 1) !== 1);
+  return [...unknown.map(([name]) => name), ...unread.map((name) => `${CONFIG}.${name}`)];
+}
+
+/** A text of which the end was cut off while it was read cannot be passed on. */
+function refuseCutTexts(contents: Contents, { promptChars }: Pick<Limits, "promptChars">): void {
+  for (const [i, { parts }] of contents.entries()) {
+    const j = (parts ?? []).findIndex(({ text }) => text != null && text.length >= 4 * promptChars);
+    if (j >= 0)
+      throw invalidArgument(`contents[${i}].parts[${j}].text`, `has ${4 * promptChars} characters or more`);
+  }
 }
 
 type Part = NonNullable<Contents[number]["parts"]>[number];
@@ -189,6 +305,11 @@ function receiveInline(
 /** The fields that have a spelling with underscores, too. */
 const CAMEL = Object.fromEntries(
   [
+    "systemInstruction",
+    "safetySettings",
+    "toolConfig",
+    "cachedContent",
+    "thoughtSignature",
     "inlineData",
     "mimeType",
     "displayName",
@@ -209,9 +330,16 @@ const CAMEL = Object.fromEntries(
   ].map((name) => [name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), name]),
 );
 
+/** The fields whose content is read here. Any other content belongs to the caller, and stays as it came. */
+const WITHIN: ReadonlySet<string> = new Set([
+  ...["contents", "parts", "inlineData", "fileData"],
+  ...["generationConfig", "imageConfig", "imageOutputOptions"],
+  ...["file", "batch", "inputConfig", "requests"],
+]);
+
 /**
- * The value with its snake_case fields in lowerCamelCase, in objects up to `levels` deep: by default all of them. Where a
- * field has both spellings, the one in lowerCamelCase counts.
+ * The value with its snake_case fields in lowerCamelCase, in objects up to `levels` deep: by default all that are read here.
+ * Where a field has both spellings, the one in lowerCamelCase counts.
  */
 export function camelKeys(value: unknown, levels = Number.POSITIVE_INFINITY): unknown {
   if (levels === 0) return value;
@@ -221,7 +349,10 @@ export function camelKeys(value: unknown, levels = Number.POSITIVE_INFINITY): un
   return Object.fromEntries(
     entries
       .filter(([key]) => !(Object.hasOwn(CAMEL, key) && Object.hasOwn(value, CAMEL[key] ?? "")))
-      .map(([key, inner]) => [Object.hasOwn(CAMEL, key) ? CAMEL[key] : key, camelKeys(inner, levels - 1)]),
+      .map(([key, inner]) => {
+        const name = (Object.hasOwn(CAMEL, key) ? CAMEL[key] : undefined) ?? key;
+        return [name, WITHIN.has(name) ? camelKeys(inner, levels - 1) : inner];
+      }),
   );
 }
 
@@ -239,6 +370,8 @@ interface ContentRules {
   findFileImage?: FindFileImage;
   /** What the model takes. */
   options: Pick<OptionFacts, "seed">;
+  /** How many input images its providers take. Default: as many as a request may have. */
+  imageLimit?: number;
 }
 
 type ImageConfig = NonNullable<NativeBody<"GenerateContent">["generationConfig"]["imageConfig"]>;
@@ -257,7 +390,9 @@ export async function checkContent(
 ): Promise<CheckedContent> {
   const given = rules.strictImageConfig ? camelKeys(body) : withModalities(camelKeys(body));
   refuseTooMany(given);
-  const { contents, generationConfig } = parseArgument(nativeSchemas.GenerateContent, given);
+  const parsed = parseArgument(nativeSchemas.GenerateContent, given);
+  const { generationConfig } = parsed;
+  const contents = withoutSigns(parsed.contents);
   checkModalities(generationConfig.responseModalities);
   if (generationConfig.imageConfig == null && rules.strictImageConfig) {
     throw invalidArgument(IMAGE_CONFIG, "is required: the parameters of the image, or {}");
@@ -270,16 +405,22 @@ export async function checkContent(
   checkRoles(contents);
   refuseUnstorable(contents);
   const { prompt, earlier } = readTurns(contents, rules.limits);
-  const { images, first } = await readImages(contents, {
+  refuseCutTexts(contents, rules.limits);
+  const { images, first, places, leftOut } = await readImages(contents, {
     sent: NO_SENT_TEXTS,
     findFileImage: async () => null,
+    imageLimit: MAX_INPUT_IMAGES,
     ...rules,
   });
+  const modalities = fieldOf(fieldOf(camelKeys(body), CONFIG), "responseModalities") ?? undefined;
+  const verbatim = verbatimOf({ ...parsed, contents }, { places, prompt, modalities });
+  const ignored = [...unreadFields(parsed), ...leftOut];
   const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model));
   const keepsRatio = ratio === null && first !== null;
   const asked =
     seed === null ? {} : { asked: { quality: null, background: null, seed, negativePrompt: null } };
-  return { model, prompt, earlier, images, ratio: shape, keepsRatio, size, mimeType, ...asked };
+  const more = { ...asked, ...(verbatim && { verbatim }), ...(ignored.length > 0 && { ignored }) };
+  return { model, prompt, earlier, images, ratio: shape, keepsRatio, size, mimeType, ...more };
 }
 
 /** A client for images alone may leave out that it wants an image. */

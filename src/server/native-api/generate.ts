@@ -2,12 +2,14 @@ import type { Request, Response } from "express";
 import { ImgbatchError, nativeErrorBody, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
 import type { Limits } from "../../contract/limits.ts";
-import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
+import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { fileImagesOf } from "../../domain/files/files.ts";
-import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
+import { inputImageLimit, MAX_INPUT_IMAGES, type Misfit } from "../../domain/models.ts";
+import type { UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
+import { fieldsOf } from "../../kernel/json.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
@@ -69,77 +71,117 @@ export function usageOf(facts: {
   };
 }
 
-/**
- * The response of the real-time API. A refused prompt has no candidates; a model that made no image has one without
- * content.
- */
+/** The response of the real-time API. */
 function contentView(content: GeneratedContent): NativeBody<"GenerateContentAnswer"> {
-  const { request, executed, refusal, modelVersion, id } = content;
+  const { request, executed, refusal, failure, answer, usage, isDrawn, modelVersion, id } = content;
   const { prompt, earlier, size } = request;
   const images = content.images.map(({ image, facts: { mimeType } }) => ({
     mimeType,
     data: image.toString("base64"),
   }));
-  const inputImages = request.images.length;
-  return contentBody({ id, prompt, earlier, size, inputImages, executed, modelVersion, images, refusal });
+  const drawn = {
+    model: executed,
+    prompt: joinTurns(earlier, prompt),
+    inputImages: request.images.length,
+    size,
+  };
+  const usageMetadata = usageMetadataOf(
+    answer,
+    usage,
+    isDrawn ? { ...drawn, outputImages: images.length } : null,
+  );
+  return contentBody({ id, usageMetadata, modelVersion, images, refusal, failure, answer });
+}
+
+type NativeUsage = NonNullable<NativeBody<"GenerateContentAnswer">["usageMetadata"]>;
+
+/** Returns the usage as the upstream has it, or of a drawing our own; undefined where nobody has counted. */
+export function usageMetadataOf(
+  answer: VerbatimAnswer | null,
+  usage: UpstreamUsage | null,
+  drawn: Parameters<typeof usageOf>[0] | null,
+): NativeUsage | undefined {
+  const own = answer?.api === "native" ? fieldsOf(answer.fields.usageMetadata) : null;
+  if (own !== null) return own;
+  const { inputTokens, outputTokens } = usage ?? {};
+  if (inputTokens == null && outputTokens == null) return drawn === null ? undefined : usageOf(drawn);
+  return {
+    promptTokenCount: inputTokens ?? 0,
+    candidatesTokenCount: outputTokens ?? 0,
+    totalTokenCount: (inputTokens ?? 0) + (outputTokens ?? 0),
+  };
 }
 
 /** The content of a response. */
 interface ContentFacts {
   id: string;
-  prompt: string;
-  earlier: string;
-  size: SizeTier;
-  inputImages: number;
-  /** The model that ran, whose tokens are counted. */
-  executed: string;
+  usageMetadata: NativeUsage | undefined;
   modelVersion: string;
   images: readonly { mimeType: ImageMimeType; data: string }[];
-  /** Why the prompt was refused; null when it was not. */
+  /** Why the prompt or the picture was refused; null when neither was. */
   refusal: string | null;
+  /** Why there is no image; null when there are some. */
+  failure: string | null;
+  /** What the upstream said; null when it speaks no vendor's API. */
+  answer: VerbatimAnswer | null;
 }
 
-/** The same from its facts alone. */
-export function contentBody({
-  refusal,
-  images,
-  ...asked
-}: ContentFacts): NativeBody<"GenerateContentAnswer"> {
-  const usageMetadata = usageOf({
-    model: asked.executed,
-    prompt: joinTurns(asked.earlier, asked.prompt),
-    inputImages: asked.inputImages,
-    size: asked.size,
-    outputImages: images.length,
-  });
-  const facts = { usageMetadata, modelVersion: asked.modelVersion, responseId: asked.id };
+/**
+ * The same from its facts alone. The words of an upstream of this API stand as they came. Else a refusal has no candidates, and
+ * a model that made no image has a candidate without content.
+ */
+export function contentBody(content: ContentFacts): NativeBody<"GenerateContentAnswer"> {
+  const { id, usageMetadata, modelVersion, images, refusal, failure, answer } = content;
+  const facts = { ...(usageMetadata && { usageMetadata }), modelVersion, responseId: id };
+  const { candidates, promptFeedback } = answer?.api === "native" ? answer.fields : {};
+  if (answer && (candidates ?? promptFeedback) !== undefined)
+    return { ...withImages(answer.fields, images), ...facts };
   if (refusal !== null) {
     return { promptFeedback: { blockReason: "PROHIBITED_CONTENT", blockReasonMessage: refusal }, ...facts };
   }
   if (images.length === 0) {
-    const finishMessage = "The model made no image.";
+    const finishMessage = failure ?? "The model made no image.";
     return { candidates: [{ finishReason: "NO_IMAGE", finishMessage, index: 0 }], ...facts };
   }
   const parts = images.map((inlineData) => ({ inlineData }));
   return { candidates: [{ content: { role: "model", parts }, finishReason: "STOP", index: 0 }], ...facts };
 }
 
-/** The first event of a stream whose image takes long. */
-const OPENING = JSON.stringify({ candidates: [{ content: { role: "model", parts: [] }, index: 0 }] });
+/** The fields of `VerbatimAnswer` with the images in their places. */
+function withImages(fields: VerbatimAnswer["fields"], images: ContentFacts["images"]): object {
+  const partOf = (part: unknown) => {
+    const { image, ...rest } = fieldsOf(part) ?? {};
+    const inlineData = typeof image === "number" ? images[image] : undefined;
+    return inlineData === undefined ? rest : { inlineData, ...rest };
+  };
+  const { candidates, ...others } = fields;
+  if (!Array.isArray(candidates)) return others;
+  const filled = candidates.map((candidate) => {
+    const content = fieldsOf(candidate?.content);
+    const parts = Array.isArray(content?.parts) ? content.parts.map(partOf) : undefined;
+    return { ...candidate, ...(parts && { content: { ...content, parts } }) };
+  });
+  return { candidates: filled, ...others };
+}
+
+/** What a stream sends while its image is being made. */
+const SIGN_OF_LIFE = JSON.stringify({
+  candidates: [{ content: { role: "model", parts: [{ text: SIGN_TEXT, thought: true }] }, index: 0 }],
+});
 
 /** Nothing but `data:` lines: clients of this protocol stumble over comments, event names and end marks. */
 const event = (json: string | Buffer) => `data: ${json}\n\n`;
 
 const EVENTS: Framing = {
   type: "text/event-stream",
-  opening: event(OPENING),
+  sign: () => event(SIGN_OF_LIFE),
   result: event,
   failure: (error) => event(JSON.stringify(nativeErrorBody(error))),
   end: "",
 };
 const ARRAY: Framing = {
   type: "application/json; charset=utf-8",
-  opening: `[${OPENING}`,
+  sign: (isFirst) => `${isFirst ? "[" : ",\n"}${SIGN_OF_LIFE}`,
   result: (json, isFirst) => `${isFirst ? "[" : ",\n"}${json}`,
   failure: (error) => `,\n${JSON.stringify(nativeErrorBody(error))}`,
   end: "]",
@@ -153,7 +195,14 @@ function framingOf(request: Request): Framing {
   throw invalidArgument("alt", "must be sse or json");
 }
 
-const marks = { "contents[].parts[].text": "prompt", "contents[].parts[].inlineData.data": "image" } as const;
+const marks = {
+  "contents[].parts[].text": "prompt",
+  "contents[].parts[].inlineData.data": "image",
+  "contents[].parts[].thoughtSignature": "text",
+  "contents[].parts[].*": "any",
+  "generationConfig.*": "any",
+  "generationConfig.imageConfig.*": "any",
+} as const;
 /** The shape of a request. */
 export const CONTENT_SHAPE = shapeOf(nativeSchemas.GenerateContent, marks, true);
 
@@ -185,13 +234,15 @@ function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
       const { strictImageConfig } = deps.features;
       const files = fileImagesOf(deps, caller.key.id);
       try {
-        const found = { sent, findFileImage: files.find, options: deps.realtimeOffers.options(model) };
+        const options = deps.realtimeOffers.options(model);
+        const imageLimit = inputImageLimit(deps.realtimeOffers.serving(model.id));
+        const found = { sent, findFileImage: files.find, options, imageLimit };
         const rules = { ...deps, strictImageConfig, ...found };
         const content = await checkContent(value, model, rules);
         const operation = isStream ? "streamGenerateContent" : "generateContent";
         const once = key === null ? null : { key, fingerprint: contentFingerprint(operation, content) };
-        const asked = { caller, content, count: 1, gone, once, render: bodyOf };
-        const work = answerOnce(deps, response, asked);
+        const asked = { caller, content, count: 1, gone, once, render: bodyOf, fieldOf };
+        const work = answerOnce(deps, response, asked).catch(withField);
         if (framing) await answerStream(deps, framing, response, work);
         else response.type("json").send(await work);
       } catch (error) {
@@ -202,6 +253,22 @@ function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
       }
     });
   };
+}
+
+const FIELDS: { [about in Misfit["about"]]?: string } = {
+  references: "contents",
+  size: "generationConfig.imageConfig.imageSize",
+  aspectRatio: "generationConfig.imageConfig.aspectRatio",
+  seed: "generationConfig.seed",
+};
+
+const fieldOf = (about: Misfit["about"]) => FIELDS[about] ?? about;
+
+/** What an upstream does not accept is somewhere in the contents, unless it says where. */
+function withField(error: unknown): never {
+  if (!(error instanceof ImgbatchError) || error.code !== "REALTIME_INVALID_ARGUMENT") throw error;
+  if (error.param !== undefined) throw error;
+  throw new ImgbatchError(error.code, `contents: ${error.message}`, { ...error, param: "contents" });
 }
 
 function bodyOf([content]: readonly GeneratedContent[]): Buffer {
@@ -243,7 +310,8 @@ export const generateOperations: readonly Operation[] = [
     parameters: ["Model", "RequestKey", "MaxCost"],
     answers: {
       200: {
-        description: "The image. A response without an `inlineData` part has none, and costs nothing.",
+        description:
+          "The image. A response without an `inlineData` part has none, and costs nothing. The header `x-imgbatch-ignored` names the fields of the request that have no effect.",
         schema: "GenerateContentAnswer",
         headers: ["RequestReplayed"],
       },

@@ -10,10 +10,10 @@ import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piec
 import type { SentTexts } from "../../domain/images/sent-image.ts";
 import type { LineText } from "../../domain/jobs/create-job.ts";
 import type { LineReader } from "../../domain/jobs/take-in.ts";
-import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
+import { DRAWINGS, MAX_INPUT_IMAGES } from "../../domain/models.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { fieldsOf, isObject } from "../../kernel/json.ts";
-import { truncateCodePoints } from "../../kernel/text.ts";
+import { joinTurns, truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { sendBytes } from "../http/downloads.ts";
 import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
@@ -21,6 +21,7 @@ import { pageSizeOf, pagingBy } from "../http/query.ts";
 import { type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
 import {
   hasResults,
+  IMAGE_PLACE,
   type ItemResult,
   type JobProgress,
   progressOf,
@@ -39,7 +40,7 @@ import type { Operation } from "../operation.ts";
 import type { TakenBody } from "../request-body/image-extraction.ts";
 import { type BodyFormat, shapeOf } from "../request-body/json-value.ts";
 import { camelKeys, checkContent } from "./check-content.ts";
-import { CONTENT_SHAPE, contentBody, contentFormat } from "./generate.ts";
+import { CONTENT_SHAPE, contentBody, contentFormat, usageMetadataOf } from "./generate.ts";
 import { findModel } from "./models.ts";
 
 type Job = NativeBody<"Job">;
@@ -347,28 +348,31 @@ function resultLine(
   { item, outputs, inputImages }: ItemResult,
   keyField: "key" | "metadata",
 ): Piece[] {
-  const { error, clientKey, modelVersion } = item;
+  const { error, clientKey, modelVersion, answer } = item;
   const key = clientKey === null ? "" : `,${JSON.stringify(keyField)}:${clientKey}`;
   const isAnswer = error === null || error.code === "SAFETY_BLOCKED" || error.code === "EMPTY_IMAGE_OUTPUT";
   if (!isAnswer) {
     const { code, message } = { code: rpcCodeOf(error.code), message: error.message };
     return [`{"error":${JSON.stringify({ code, message })}${key}}`];
   }
-  const response = JSON.stringify(
-    contentBody({
-      id: `${numberOf(batch)}-${item.position + 1}`,
-      prompt: item.prompt,
-      earlier: item.earlier ?? "",
-      size: askedOf(batch, item).tier,
-      inputImages,
-      executed: modelVersion ?? batch.model,
-      modelVersion: modelVersion ?? batch.model,
-      images: outputs.map(({ mimeType }) => ({ mimeType, data: "" })),
-      refusal: error?.code === "SAFETY_BLOCKED" ? error.message : null,
-    }),
-  );
-  // The images stand before every text that others have written.
-  return withImages(`{"response":${response}${key}}`, "data", outputs);
+  const version = modelVersion ?? batch.model;
+  const prompt = joinTurns(item.earlier ?? "", item.prompt);
+  const drawn = { model: version, prompt, inputImages, size: askedOf(batch, item).tier };
+  const isDrawn = batch.upstream === DRAWINGS;
+  const response = contentBody({
+    id: `${numberOf(batch)}-${item.position + 1}`,
+    usageMetadata: usageMetadataOf(
+      answer,
+      item.usage,
+      isDrawn ? { ...drawn, outputImages: outputs.length } : null,
+    ),
+    modelVersion: version,
+    images: outputs.map(({ mimeType }) => ({ mimeType, data: IMAGE_PLACE })),
+    refusal: error?.code === "SAFETY_BLOCKED" ? error.message : null,
+    failure: error?.message ?? null,
+    answer,
+  });
+  return withImages(`{"response":${JSON.stringify(response)}${key}}`, outputs);
 }
 
 const STATUSES: Partial<Record<ItemErrorCode, number>> = {

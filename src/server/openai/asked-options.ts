@@ -18,7 +18,7 @@ interface Wanted {
 
 /**
  * Returns what a request asks of its model: what the model lacks becomes its nearest. Undefined: nothing. Throws
- * `REALTIME_INVALID_ARGUMENT` for an unknown quality, and for a seed that the model does not take.
+ * `REALTIME_INVALID_ARGUMENT` for an unknown quality, for a transparent JPEG, and for a seed that the model does not take.
  */
 export function readOptions(
   { quality: word, background: behind, seed }: OpenaiBody<"GenerateImages">,
@@ -27,8 +27,10 @@ export function readOptions(
   if (seed != null && !facts.seed) throw invalidArgument("seed", "the model takes none");
   const priced = facts.qualities.filter((each) => imagePriceUsd(model, tier, each) !== undefined);
   const quality = word == null || word.toLowerCase() === "auto" ? null : nearestQuality(word, priced);
-  // A picture that cannot be transparent is opaque, as a JPEG is.
-  const wanted = behind === "transparent" && mimeType === "image/jpeg" ? "opaque" : (behind ?? "auto");
+  if (behind === "transparent" && mimeType === "image/jpeg")
+    throw invalidArgument("background", "a JPEG has no transparency: ask for png or webp");
+  // A model that makes no transparent picture makes an opaque one.
+  const wanted = behind ?? "auto";
   const possible = [wanted, "opaque" as const].find((each) => facts.backgrounds.includes(each)) ?? null;
   const background = wanted === "auto" ? null : possible;
   if (quality === null && background === null && seed == null) return undefined;

@@ -9,7 +9,7 @@ import { dropOutputs } from "../../domain/batches/delete.ts";
 import { hasItems } from "../../domain/batches/lifecycle.ts";
 import type { Piece } from "../../domain/downloads/piece-stream.ts";
 import type { JobOfLines, LineReader } from "../../domain/jobs/take-in.ts";
-import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
+import { DRAWINGS, MAX_INPUT_IMAGES } from "../../domain/models.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Repositories, Transaction } from "../../domain/ports/stores.ts";
 import type { BatchError, BatchRecord } from "../../domain/records.ts";
@@ -21,7 +21,7 @@ import { headerKey } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
 import { invalidQuery, listBody, pageLimit, queryText } from "../http/query.ts";
 import { jsonLines, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
-import { hasResults, type ItemResult, type JobProgress, withImages } from "../jobs/results.ts";
+import { hasResults, IMAGE_PLACE, type ItemResult, type JobProgress, withImages } from "../jobs/results.ts";
 import {
   JOB_ERRORS,
   numberOf,
@@ -30,11 +30,10 @@ import {
   usableFile,
   vendorJobs,
 } from "../jobs/vendor-jobs.ts";
-import { usageOf } from "../native-api/generate.ts";
 import { modelNamed } from "../native-api/models.ts";
 import type { Operation, Surface } from "../operation.ts";
 import { plainFormat, shapeOf } from "../request-body/json-value.ts";
-import { imageFacts, usageView } from "./images.ts";
+import { imageFacts, revisedPromptOf, usageView } from "./images.ts";
 import { checkFields, EDIT_IMAGES, IMAGES_SHAPE, imagesFormat, readJson } from "./read-request.ts";
 
 /** Whether OpenAI's library sends a request again, after an answer that it did not get or did not like. */
@@ -362,7 +361,7 @@ function resultLine(batch: BatchRecord, result: ItemResult): Piece[] {
   const body = failure ? openaiErrorBody(failure) : bodyOf(batch, result);
   const response = { status_code, request_id: `${name}-${item.position + 1}`, body };
   const line = JSON.stringify({ id, custom_id, response, error: null });
-  return failure ? [line] : withImages(line, "b64_json", outputs.slice(0, 1));
+  return failure ? [line] : withImages(line, outputs.slice(0, 1));
 }
 
 /** Only the first image counts: a request of a batch asks for one. */
@@ -371,14 +370,16 @@ function bodyOf(
   { item, outputs: [output], inputImages }: ItemResult,
 ): OpenaiBody<"Images"> {
   if (output === undefined) throw new Error(`the image of ${batch.id}/${item.customId} is not recorded`);
-  const { prompt, modelVersion, finishedAtMs } = item;
-  const size = askedOf(batch, item).tier;
+  const { prompt, modelVersion, finishedAtMs, answer } = item;
   const model = modelVersion ?? batch.model;
+  const drawn = { model, prompt, size: askedOf(batch, item).tier, inputImages, outputImages: 1 };
+  const usage = usageView(answer, item.usage, batch.upstream === DRAWINGS ? drawn : null);
+  const revised = revisedPromptOf(answer);
   return {
     created: Math.floor((finishedAtMs ?? batch.createdAtMs) / 1000),
-    data: [{ b64_json: "" }],
+    data: [{ b64_json: IMAGE_PLACE, ...(revised !== null && { revised_prompt: revised }) }],
     ...imageFacts(output, output.mimeType, item),
-    usage: usageView(usageOf({ model, prompt, size, inputImages, outputImages: 1 })),
+    ...(usage && { usage }),
   };
 }
 

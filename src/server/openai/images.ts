@@ -1,28 +1,35 @@
 import type { Request, Response } from "express";
 import { errorEntry, ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS, type ImageMimeType, type SizePx } from "../../contract/image-formats.ts";
-import { type OpenaiBody, openaiCode, openaiErrorBody } from "../../contract/openai-api.ts";
+import { type OpenaiBody, openaiCode, openaiErrorBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS, routes } from "../../contract/routes.ts";
 import { findLinkedImage, linkImage } from "../../domain/files/files.ts";
+import type { Misfit } from "../../domain/models.ts";
 import type { ImageConverter } from "../../domain/ports/image-inspector.ts";
-import type { AskedOptions } from "../../domain/ports/image-provider.ts";
+import type { AskedOptions, UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
 import type { Made } from "../../domain/realtime/make-image.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
+import { isObject } from "../../kernel/json.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
 import { consentingCaller, headerKey, idempotencyKeyOf } from "../http/authenticate.ts";
 import { downloadAnswers, sendDownload } from "../http/downloads.ts";
 import { goneSignal } from "../http/exchange.ts";
 import { publicUrlOf } from "../http/host.ts";
-import { generateErrors, usageOf } from "../native-api/generate.ts";
+import { generateErrors, usageMetadataOf, type usageOf } from "../native-api/generate.ts";
 import type { Answer, ErrorStyle, Operation, Surface } from "../operation.ts";
 import { type AskedImages, checkRequest, withRequest } from "./read-request.ts";
 
 interface FinishedImage {
   bytes: Buffer;
   mimeType: ImageMimeType;
+  size: SizePx;
+  usage: Usage | undefined;
+  revisedPrompt?: string;
 }
+
+type Usage = NonNullable<OpenaiBody<"Images">["usage"]>;
 
 /** The images of a request in the format that was asked for: one at least. */
 interface FinishedImages {
@@ -30,8 +37,6 @@ interface FinishedImages {
   used: UsedOptions;
   size: SizePx;
   createdAt: number;
-  /** The usage of this many images. */
-  usage(count: number): OpenaiBody<"Images">["usage"];
 }
 
 /** Brings the first image of an outcome into the format that was asked for: the others are not returned. */
@@ -55,27 +60,45 @@ function finishedImages(
   asked: AskedImages,
   contents: readonly GeneratedContent[],
 ): FinishedImages {
-  const made = contents.flatMap((content) => content.images.slice(0, 1));
+  const made = contents.flatMap((content) => finishedImage(content, asked.content));
   const [first] = made;
   const [outcome] = contents;
   if (first === undefined || outcome === undefined) throw withoutImage(outcome);
-  const { prompt, images: inputs, size, model } = asked.content;
+  const { model } = asked.content;
   const { quality = null, background = null } = asked.content.asked ?? {};
   return {
     used: { quality: quality ?? model.defaultQuality ?? null, background },
-    images: made.map(({ image: bytes, facts: { mimeType } }) => ({ bytes, mimeType })),
-    size: first.facts,
+    images: made,
+    size: first.size,
     createdAt: Math.floor(clock.nowMs() / 1000),
-    usage: (outputImages) => {
-      const facts = { prompt, inputImages: inputs.length, size, outputImages };
-      return usageView(usageOf({ model: outcome.executed, ...facts }));
-    },
   };
 }
 
+/** The first image of an outcome, its usage, and the prompt that the upstream has made of ours. */
+function finishedImage(
+  content: GeneratedContent,
+  { prompt, images: inputs, size }: AskedImages["content"],
+): FinishedImage[] {
+  const { answer, usage, isDrawn, executed } = content;
+  const drawn = { model: executed, prompt, inputImages: inputs.length, size, outputImages: 1 };
+  const words = revisedPromptOf(answer);
+  return content.images.slice(0, 1).map(({ image: bytes, facts }) => ({
+    ...{ bytes, size: facts, mimeType: facts.mimeType },
+    usage: usageView(answer, usage, isDrawn ? drawn : null),
+    ...(words !== null && { revisedPrompt: words }),
+  }));
+}
+
+/** Returns the prompt that an upstream has made of ours; null when it does not say that it has. */
+export function revisedPromptOf(answer: VerbatimAnswer | null): string | null {
+  const data = answer?.api === "openai" ? answer.fields.data : [];
+  const words = Array.isArray(data) ? data[0]?.revised_prompt : undefined;
+  return typeof words === "string" ? words : null;
+}
+
 function withoutImage(outcome: GeneratedContent | undefined): ImgbatchError {
-  const refusal = outcome?.refusal ?? null;
-  if (refusal === null) return new ImgbatchError("REALTIME_NO_IMAGE");
+  const { refusal = null, failure } = outcome ?? {};
+  if (refusal === null) return new ImgbatchError("REALTIME_NO_IMAGE", failure ?? undefined);
   return new ImgbatchError("REALTIME_REFUSED", refusal);
 }
 
@@ -86,22 +109,35 @@ async function imagesView(
   { isByUrl }: Pick<AskedImages, "isByUrl">,
   publicUrl: string,
 ): Promise<OpenaiBody<"Images">> {
-  const { images, createdAt, usage } = finished;
+  const { images, createdAt } = finished;
   const data: OpenaiBody<"Images">["data"] = [];
   for (const image of images) {
-    data.push(
-      isByUrl
-        ? { url: publicUrl + routes.imageOutput(await linkImage(deps, image)) }
-        : { b64_json: image.bytes.toString("base64") },
-    );
+    const { revisedPrompt } = image;
+    const content = isByUrl
+      ? { url: publicUrl + routes.imageOutput(await linkImage(deps, image)) }
+      : { b64_json: image.bytes.toString("base64") };
+    data.push({ ...content, ...(revisedPrompt !== undefined && { revised_prompt: revisedPrompt }) });
   }
-  return { created: createdAt, data, ...factsOf(finished), usage: usage(images.length) };
+  const usage = images.map((image) => image.usage).reduce(sumOfUsage);
+  return { created: createdAt, data, ...factsOf(finished), ...(usage && { usage }) };
 }
 
-/** A stream of events. Until there is one it has a comment, which clients skip. */
+/** Adds two usages, each number to its like. Undefined when one is not known. */
+function sumOfUsage(a: Usage | undefined, b: Usage | undefined): Usage | undefined {
+  const add = (left: unknown, right: unknown): unknown => {
+    if (isObject(left) && isObject(right)) {
+      const names = [...new Set([...Object.keys(left), ...Object.keys(right)])];
+      return Object.fromEntries(names.map((name) => [name, add(left[name], right[name])]));
+    }
+    return typeof left === "number" && typeof right === "number" ? left + right : (left ?? right);
+  };
+  return a && b && (add(a, b) as Usage);
+}
+
+/** A stream of events. Until there is one it has comments, which clients skip. */
 const FRAMING: Framing = {
   type: "text/event-stream",
-  opening: ": the images are being made\n\n",
+  sign: () => ": the images are being made\n\n",
   result: (events) => String(events),
   failure: (error) => event("error", openaiErrorBody(error)),
   end: "",
@@ -117,11 +153,10 @@ function eventsOf(finished: FinishedImages, isEdit: boolean): Buffer {
 function eventView(
   type: OpenaiBody<"ImageEvent">["type"],
   finished: FinishedImages,
-  { bytes }: FinishedImage,
+  { bytes, usage }: FinishedImage,
 ): OpenaiBody<"ImageEvent"> {
-  const { createdAt, usage } = finished;
-  const image = { b64_json: bytes.toString("base64"), created_at: createdAt };
-  return { type, ...image, ...factsOf(finished), usage: usage(1) };
+  const image = { b64_json: bytes.toString("base64"), created_at: finished.createdAt };
+  return { type, ...image, ...factsOf(finished), ...(usage && { usage }) };
 }
 
 const event = (name: string, value: object) => `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`;
@@ -148,22 +183,37 @@ export function imageFacts(
   };
 }
 
-/** The usage as OpenAI's clients read it. */
-export function usageView(usage: ReturnType<typeof usageOf>): OpenaiBody<"Images">["usage"] {
-  const tokensOf = (modality: string, all: typeof usage.promptTokensDetails = []) =>
-    all.find((each) => each.modality === modality)?.tokenCount ?? 0;
-  const detailsOf = (all: typeof usage.candidatesTokensDetails) => ({
-    text_tokens: tokensOf("TEXT", all),
-    image_tokens: tokensOf("IMAGE", all),
-  });
+/**
+ * Returns the usage of an image as OpenAI's clients read it: as the upstream counts it, or of a drawing our own; undefined where
+ * nobody has counted.
+ */
+export function usageView(
+  answer: VerbatimAnswer | null,
+  counted: UpstreamUsage | null,
+  drawn: Parameters<typeof usageOf>[0] | null,
+): Usage | undefined {
+  const own = answer?.api === "openai" ? answer.fields.usage : undefined;
+  if (isUsage(own)) return own;
+  const usage = usageMetadataOf(answer, counted, drawn);
+  if (usage === undefined) return undefined;
+  const { promptTokenCount: input = 0, candidatesTokenCount: made = 0, thoughtsTokenCount: thought } = usage;
+  const output = made + (typeof thought === "number" ? thought : 0);
+  const detailsOf = (all: typeof usage.promptTokensDetails = []) => {
+    const tokensOf = (modality: string) => all.find((each) => each.modality === modality)?.tokenCount ?? 0;
+    return { text_tokens: tokensOf("TEXT"), image_tokens: tokensOf("IMAGE") };
+  };
+  const { promptTokensDetails: inputs, candidatesTokensDetails: outputs } = usage;
   return {
-    input_tokens: usage.promptTokenCount,
-    input_tokens_details: detailsOf(usage.promptTokensDetails),
-    output_tokens: usage.candidatesTokenCount,
-    output_tokens_details: detailsOf(usage.candidatesTokensDetails),
-    total_tokens: usage.totalTokenCount,
+    input_tokens: input,
+    ...(inputs && { input_tokens_details: detailsOf(inputs) }),
+    output_tokens: output,
+    ...(outputs && { output_tokens_details: detailsOf(outputs) }),
+    total_tokens: usage.totalTokenCount ?? input + output,
   };
 }
+
+const usageSchema = openaiSchemas.Images.shape.usage.unwrap();
+const isUsage = (value: unknown): value is Usage => usageSchema.safeParse(value).success;
 
 /** OpenAI's client libraries ignore a longer time, and ask again at once. */
 const LONGEST_RETRY_SECONDS = 60;
@@ -219,6 +269,7 @@ function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
         const work = answerOnce(deps, response, {
           ...{ caller, content, count, gone },
           once: key === null ? null : { key, fingerprint: fingerprintOf(asked, isEdit) },
+          fieldOf,
           finish: (made) => finishImage(deps.converter, asked, made),
           render: async (contents) => {
             const finished = finishedImages(deps, asked, contents);
@@ -236,6 +287,10 @@ function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
   };
 }
 
+const FIELDS: { [about in Misfit["about"]]?: string } = { references: "image", aspectRatio: "size" };
+
+const fieldOf = (about: Misfit["about"]) => FIELDS[about] ?? about;
+
 function fingerprintOf({ content, ...rest }: AskedImages, isEdit: boolean): string {
   return contentFingerprint(`images ${JSON.stringify({ isEdit, ...rest })}`, content);
 }
@@ -250,7 +305,8 @@ const errors: readonly ServiceErrorCode[] = [
 
 const answers: Record<number, Answer> = {
   200: {
-    description: "The images that were made; with `stream`, an event for each of them.",
+    description:
+      "The images that were made; with `stream`, an event for each of them. The header `x-imgbatch-ignored` names the fields of the request that have no effect.",
     schema: "Images",
     eventsOf: "ImageEvent",
     headers: ["RequestReplayed"],

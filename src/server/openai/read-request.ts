@@ -3,6 +3,7 @@ import type { Request, Response } from "express";
 import type { z } from "zod";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import {
+  type AspectRatio,
   DEFAULT_RATIO,
   type ImageMimeType,
   type SizePx,
@@ -10,6 +11,7 @@ import {
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type OpenaiBody, openaiSchemas } from "../../contract/openai-api.ts";
+import { PATHS } from "../../contract/routes.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
 import {
@@ -26,8 +28,10 @@ import {
   nearestTier,
   type OptionFacts,
   pricedSizes,
+  ratiosOf,
 } from "../../domain/models.ts";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
+import type { VerbatimRequest } from "../../domain/ports/image-provider.ts";
 import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
 import { dataUrlHead } from "../../kernel/base64.ts";
 import { isObject } from "../../kernel/json.ts";
@@ -202,8 +206,33 @@ export function imagesFormat(
   return { shape, prompts: 1, images: FIXED_LIMITS.editImages + 1, promptChars, code };
 }
 
+/** Names by which clients send images, besides those of an edit. They would have no effect. */
+const IMAGE_FIELDS = ["image", "images", "image_url", "input_image", "init_image", "reference_images"];
+
+/**
+ * Throws for an image in a field that is not read: the answer would be another picture. `read`: the fields of images that the
+ * operation reads.
+ */
+function refuseUnreadImages(value: object, read: readonly string[]): void {
+  const names = Object.entries(value).flatMap(([name, given]) =>
+    given == null || given === "" ? [] : [name],
+  );
+  const unread = names.find((name) => IMAGE_FIELDS.includes(name) && !read.includes(name));
+  if (unread === undefined) return;
+  const images = read.length === 0 ? `needs ${PATHS.imageEdits}, which makes images from others` : "";
+  throw invalidArgument(unread, images || `is not read: send the images in \`${read[0]}\``);
+}
+
+/** Returns the names of fields without an effect. */
+function unknownFields(value: object, known: object): string[] {
+  const names = Object.entries(value).filter(([, given]) => given != null && given !== "");
+  return names.map(([name]) => name).filter((name) => !Object.hasOwn(known, name) && !IMAGE_NAME.test(name));
+}
+
 /** A request whose fields have their types. The images were not looked into yet. */
 interface SentRequest {
+  /** The names of those that have no effect. */
+  ignored: readonly string[];
   fields: OpenaiBody<"GenerateImages">;
   images: readonly ReceivedImage[];
   mask: ReceivedImage | null;
@@ -222,9 +251,11 @@ export async function withRequest(
 ): Promise<void> {
   if (isEdit && request.is("multipart/form-data")) {
     return withForm(deps, request, response, async ({ fields, images, mask }) => {
+      refuseUnreadImages(fields, ["image"]);
       const parsed = parse(openaiSchemas.GenerateImages, fields);
       if (images.length === 0) throw invalidArgument("image", "is required: a file");
-      await work({ fields: parsed, images, mask });
+      const ignored = unknownFields(fields, openaiSchemas.GenerateImages.shape);
+      await work({ fields: parsed, ignored, images, mask });
     });
   }
   const images = { ...EDIT_IMAGES, blobs: deps.blobs };
@@ -251,12 +282,15 @@ export async function readJson(
   sent: SentTexts,
   findFile: FindFileImage,
 ): Promise<SentRequest> {
+  if (isObject(value)) refuseUnreadImages(value, isEdit ? ["images"] : []);
   if (!isEdit) {
     const fields = parse(openaiSchemas.GenerateImages, value);
     if ((value as { mask?: unknown }).mask != null) throw invalidArgument("mask", "needs an image to edit");
-    return { fields, images: [], mask: null };
+    const ignored = unknownFields(value as object, openaiSchemas.GenerateImages.shape);
+    return { fields, ignored, images: [], mask: null };
   }
   const fields = parse(openaiSchemas.EditImages, value);
+  const ignored = unknownFields(value as object, openaiSchemas.EditImages.shape);
   const { length } = fields.images;
   if (length > editImages) throw tooManyImages(length, editImages);
   if (length === 0) throw invalidArgument("images", "must not be empty");
@@ -264,7 +298,7 @@ export async function readJson(
   for (const [i, image] of fields.images.entries())
     images.push(await imageOfJson(image, `images[${i}]`, sent, findFile));
   const mask = fields.mask == null ? null : await imageOfJson(fields.mask, "mask", sent, findFile);
-  return { fields, images, mask };
+  return { fields, ignored, images, mask };
 }
 
 /** Throws `REALTIME_INVALID_ARGUMENT`. */
@@ -321,9 +355,10 @@ export async function checkRequest(
 export async function checkFields(
   { limits, inspector }: Pick<ApiDeps, "limits" | "inspector">,
   { model, imageLimit, facts }: { model: ModelEntry; imageLimit: number; facts: OptionFacts },
-  { fields, images, mask: sentMask }: SentRequest,
+  { fields, ignored, images, mask: sentMask }: SentRequest,
 ): Promise<AskedImages> {
-  const size = readSize(fields.size ?? "auto");
+  const named = namedShape(fields, model);
+  const size = named.size ?? readSize("size", fields.size ?? "auto");
   const mimeType = FORMATS[(fields.output_format ?? "png").toLowerCase()];
   if (mimeType === undefined) throw invalidArgument("output_format", "must be png, jpeg or webp");
   const responseFormat = fields.response_format ?? "b64_json";
@@ -336,12 +371,21 @@ export async function checkFields(
   for (const image of images) await checker.add(image);
   const mask = sentMask && (await checkMask(sentMask, checker.first, facts, inspector));
   const shape = size ?? checker.first;
-  const ratio = shape === null ? DEFAULT_RATIO : nearestRatio(shape, model);
+  const nearest = shape === null ? DEFAULT_RATIO : nearestRatio(shape, model);
+  if (size !== null && named.ratio !== null && named.ratio !== nearest)
+    throw invalidArgument("aspect_ratio", `does not fit the size ${size.widthPx}x${size.heightPx}`);
+  const ratio = named.ratio ?? nearest;
   const tiers = pricedSizes(model);
-  const tier = size === null ? defaultTier(tiers) : nearestTier(size, ratio, tiers);
-  const keepsRatio = size === null && shape !== null;
+  const tier = named.tier ?? (size === null ? defaultTier(tiers) : nearestTier(size, ratio, tiers));
+  const keepsRatio = size === null && named.ratio === null && shape !== null;
   const asked = readOptions(fields, { model, facts, tier, mimeType });
-  const more = { ...(mask && { mask }), ...(asked && { asked }) };
+  const verbatim = verbatimOf(fields);
+  const more = {
+    ...(mask && { mask }),
+    ...(asked && { asked }),
+    ...(verbatim && { verbatim }),
+    ...(ignored.length > 0 && { ignored }),
+  };
   const { images: inputs } = checker;
   return {
     content: { model, prompt, earlier: "", images: inputs, ratio, keepsRatio, size: tier, mimeType, ...more },
@@ -371,13 +415,45 @@ async function checkMask(
   return image;
 }
 
-/** Null stands for the default. */
-function readSize(text: string): SizePx | null {
+/** Null stands for the default. `field`: where it stands. */
+function readSize(field: string, text: string): SizePx | null {
   if (text.toLowerCase() === "auto") return null;
   const [, width, height] = /^([1-9]\d{0,5})x([1-9]\d{0,5})$/i.exec(text) ?? [];
   if (width === undefined || height === undefined)
-    throw invalidArgument("size", "must be auto or like 1536x1024");
+    throw invalidArgument(field, "must be auto or like 1536x1024");
   return { widthPx: Number(width), heightPx: Number(height) };
+}
+
+/** What a request says of the picture's shape in the words of other vendors; null where it says nothing. */
+function namedShape(
+  { aspect_ratio: ratio, size: _, ...fields }: OpenaiBody<"GenerateImages">,
+  model: ModelEntry,
+): { ratio: AspectRatio | null; tier: SizeTier | null; size: SizePx | null } {
+  const ratios = ratiosOf(model);
+  const known = ratios.find((each) => each === ratio) ?? null;
+  const isAsked = ratio != null && ratio.toLowerCase() !== "auto";
+  if (isAsked && known === null)
+    throw invalidArgument("aspect_ratio", `must be one that the model makes: ${ratios.join(", ")}`);
+  const sizes = pricedSizes(model);
+  let [tier, size]: [SizeTier | null, SizePx | null] = [null, null];
+  for (const name of ["image_size", "resolution"] as const) {
+    const text = fields[name] ?? "auto";
+    const found = sizes.find((each) => each === text.toUpperCase()) ?? null;
+    if (found === null && !/^(?:auto|\d+x\d+)$/i.test(text))
+      throw invalidArgument(name, `must be one that the model makes: ${sizes.join(", ")}`);
+    if (found === null) size ??= readSize(name, text);
+    else if (tier !== null && found !== tier) throw invalidArgument(name, `is not the image_size ${tier}`);
+    else tier = found;
+  }
+  return { ratio: known, tier, size };
+}
+
+/** Fields that reach an upstream of this API unchanged. */
+const PASSED = ["moderation", "input_fidelity", "user", "safety_identifier"] as const;
+
+function verbatimOf(request: OpenaiBody<"GenerateImages">): VerbatimRequest | undefined {
+  const passed = PASSED.map((name) => [name, request[name]]).filter(([, value]) => value != null);
+  return passed.length === 0 ? undefined : { api: "openai", fields: Object.fromEntries(passed) };
 }
 
 /** A model may lack the usual size. */

@@ -6,10 +6,10 @@ import { fieldError } from "../http/errors.ts";
 
 /**
  * What of a JSON value is kept: `any` of it, a `prompt` or an `image` if it is text, or `nothing`. A list in brackets has
- * the shape of its entries. An object has the shapes of its fields. Of any other field only its name is kept, and whether it
- * is null.
+ * the shape of its entries. An object has the shapes of its fields, and `*` the shape of all others. Without `*`, only the
+ * name of any other field is kept, and whether it is null. `text` is `any` of which one text may take all the room of a body.
  */
-export type Shape = "any" | "prompt" | "image" | "nothing" | ListShape | FieldShapes;
+export type Shape = "any" | "text" | "prompt" | "image" | "nothing" | ListShape | FieldShapes;
 type ListShape = readonly [Shape];
 interface FieldShapes {
   readonly [name: string]: Shape;
@@ -57,7 +57,8 @@ export function shapeOf(
     const snake = name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
     return isSnakeToo ? [[name, shape] as const, [snake, shape] as const] : [[name, shape] as const];
   });
-  return Object.fromEntries(fields);
+  const others = marks[path === "" ? "*" : `${path}.*`];
+  return { ...Object.fromEntries(fields), ...(others && { "*": others }) };
 }
 
 /** The shape of an entry of a list; null when a list does not fit the shape. */
@@ -70,7 +71,7 @@ function entryShape(shape: Shape): Shape | null {
 function fieldShape(shape: Shape, name: string): Shape | null {
   if (shape === "any") return "any";
   if (typeof shape === "string" || isList(shape)) return null;
-  return (Object.hasOwn(shape, name) ? shape[name] : undefined) ?? "nothing";
+  return (Object.hasOwn(shape, name) ? shape[name] : shape["*"]) ?? "nothing";
 }
 
 const isList = (shape: Shape): shape is ListShape => Array.isArray(shape);
@@ -146,6 +147,8 @@ export class JsonValue {
   get mostChars(): number {
     const { shape } = this;
     if (shape === "image" || shape === "any") return Number.POSITIVE_INFINITY;
+    // One character more than there is room for: the body is refused then.
+    if (shape === "text") return this.#bounds.textBytes + 1;
     return shape === "prompt" ? this.#bounds.promptUnits : 1;
   }
 

@@ -87,6 +87,7 @@ const JSON_COLUMNS = [
   "providers",
   "endedNames",
   "answer",
+  "verbatim",
   "tasks",
 ];
 const YES_COLUMNS = ["isAdditive", "isPlay", "isPaused", "keepsRatio", "hasReferences"];

@@ -50,6 +50,7 @@ const TYPES = {
   seed: "bigint",
   notes: "text",
   usage: "text",
+  answer: "text",
   error: "text",
   finishedAtMs: "bigint",
 } as const;
@@ -80,6 +81,7 @@ const FINISH = prepared((build, item: Values<FinishedItem>) =>
     seed: item.seed,
     notes: item.notes,
     usage: item.usage,
+    answer: item.answer,
     error: item.error,
     finishedAtMs: item.finishedAtMs,
     ...NO_LEASE,
@@ -106,6 +108,7 @@ const FINISH_ALL = prepared((build, lists: Values<Lists>) => {
       seed: eb.ref("finished.seed"),
       notes: eb.ref("finished.notes"),
       usage: eb.ref("finished.usage"),
+      answer: eb.ref("finished.answer"),
       error: eb.ref("finished.error"),
       finishedAtMs: eb.ref("finished.finishedAtMs"),
       ...NO_LEASE,

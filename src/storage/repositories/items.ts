@@ -1,7 +1,7 @@
 import { type Insertable, sql } from "kysely";
 import type { ItemStatus } from "../../contract/statuses.ts";
 import type { ListedItem, NewItem } from "../../domain/ports/batches.ts";
-import type { Carried } from "../../domain/ports/image-provider.ts";
+import { type Carried, DECISIVE_FIELDS } from "../../domain/ports/image-provider.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
 import { BATCH_TERMS, type ItemRecord } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
@@ -155,8 +155,12 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
       // Only whether there is a seed or a negative prompt counts: of these there can be as many as items.
       const has = (column: string, name: string) =>
         sql`case when ${sql.ref(column)} is null then '' else ${sql.lit(`${name} `)} end`;
+      // In JSON, only the name of a field has its quotes without a backslash.
+      const says = (name: string) =>
+        sql`case when ${sql.ref("verbatim")} like ${sql.lit(`%"${name}":%`)} then ${sql.lit(`${name} `)} else '' end`;
+      const saysDecisive = sql.join(DECISIVE_FIELDS.map(says), sql` || `);
       const asked = sql<string>`${has("quality", "quality")} || ${has("background", "background")}
-        || ${has("askedSeed", "seed")} || ${has("negativePrompt", "negativePrompt")}`;
+        || ${has("askedSeed", "seed")} || ${has("negativePrompt", "negativePrompt")} || ${saysDecisive}`;
       const query = build.selectFrom("items").where("batchId", "=", batchId).distinct();
       const rows = await all(query.select(["tier", "ratio", asked.as("asked")]).orderBy("asked"));
       return rows.map(({ asked: names, ...shape }) => ({

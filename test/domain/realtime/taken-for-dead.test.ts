@@ -82,7 +82,9 @@ async function processesOn(
             outcomes = contents.length;
             return Buffer.alloc(0);
           };
-          const made = realtime.answer({ ...asked, count, once: null, render }).then(() => outcomes);
+          const made = realtime
+            .answer({ ...asked, count, once: null, render, fieldOf: String })
+            .then(() => outcomes);
           made.catch(() => {});
           return made;
         },
@@ -91,7 +93,7 @@ async function processesOn(
           const once = { key: "once", fingerprint: "f" };
           const render: Parameters<Realtime["answer"]>[0]["render"] = ([first]) =>
             first?.images[0]?.image ?? Buffer.alloc(0);
-          const answer = await realtime.answer({ ...asked, count: 1, once, render });
+          const answer = await realtime.answer({ ...asked, count: 1, once, render, fieldOf: String });
           if ("error" in answer) throw answer.error;
           return [answer.body.toString("base64"), answer.isReplay];
         },

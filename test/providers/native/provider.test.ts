@@ -109,7 +109,8 @@ describe("the native protocol", () => {
       maxReferences: 14,
       ratios: "any",
       tiers: "any",
-      options: ["seed"],
+      options: ["seed", "systemInstruction", "tools", "cachedContent"],
+      api: "native",
     });
   });
 
@@ -119,7 +120,7 @@ describe("the native protocol", () => {
         ...content(
           image(JPEG, { thought: true }),
           { text: "here" },
-          image(PNG),
+          image(PNG, { thoughtSignature: "s" }),
           { thoughtSignature: "x" },
           image(JPEG),
         ),
@@ -133,6 +134,27 @@ describe("the native protocol", () => {
       modelVersion: "image-model-002",
       seed: null,
       usage: { inputTokens: 7, outputTokens: 1200, costMicroUsd: null },
+      answer: {
+        api: "native",
+        fields: {
+          candidates: [
+            {
+              content: {
+                role: "model",
+                parts: [
+                  { text: "here" },
+                  { image: 0, thoughtSignature: "s" },
+                  { thoughtSignature: "x" },
+                  { image: 1 },
+                ],
+              },
+              finishReason: "STOP",
+              index: 0,
+            },
+          ],
+          usageMetadata: { promptTokenCount: 7, candidatesTokenCount: 1120, thoughtsTokenCount: 80 },
+        },
+      },
     });
     server.reply = json({
       candidates: [{ content: { parts: [{ inline_data: { data: PNG.toString("base64") } }] } }],
@@ -146,7 +168,7 @@ describe("the native protocol", () => {
       "a recital",
       { finishReason: "RECITATION" },
       "SAFETY_BLOCKED",
-      "painter refused the content (RECITATION).",
+      "painter refused to show what it made (RECITATION).",
     ],
     ["a text", content({ text: "No." }).candidates[0] ?? {}, "EMPTY_IMAGE_OUTPUT", "no image (STOP): No."],
     [

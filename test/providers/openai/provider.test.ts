@@ -105,6 +105,7 @@ describe("a request in the form of OpenAI Images", () => {
       ratios: "any",
       tiers: "any",
       options: ["quality", "background", "mask"],
+      api: "openai",
     });
   });
 
@@ -237,6 +238,7 @@ describe("an answer in the form of OpenAI Images", () => {
       modelVersion: "painter-3",
       usage: null,
       notes: [],
+      answer: { api: "openai", fields: { data: [{}, {}, {}, {}, {}, {}] } },
     });
     expect(server.seen[1]).toMatchObject({ method: "GET", url: "/images/1" });
     expect(server.seen[1]?.headers.authorization).toBe(`Bearer ${KEY}`);

@@ -35,9 +35,9 @@ const config = (generationConfig: unknown) => ({
 it("[OPT-8] takes a seed for a model that does", async () => {
   const seeded = (seed: unknown) => config({ responseModalities: ["IMAGE"], imageConfig: {}, seed });
   const nothing = { quality: null, background: null, negativePrompt: null };
-  expect((await check(seeded(2 ** 31 - 1))).asked).toEqual({ ...nothing, seed: 2 ** 31 - 1 });
+  expect((await check(seeded(2 ** 32 - 1))).asked).toEqual({ ...nothing, seed: 2 ** 32 - 1 });
   expect(await check(seeded(null))).not.toHaveProperty("asked");
-  for (const wrong of [-1, 1.5, 2 ** 31, "7"])
+  for (const wrong of [-1, 1.5, 2 ** 32, "7"])
     await expect(check(seeded(wrong))).rejects.toMatchObject({ param: "generationConfig.seed" });
   await expect(check(seeded(7), LITE)).rejects.toMatchObject({ param: "generationConfig.seed" });
 });
@@ -98,7 +98,12 @@ describe("a real-time request", () => {
       systemInstruction: { parts: [{ text: "be kind" }] },
       safetySettings: [],
     };
-    expect(await check(body)).toMatchObject({ prompt: "fox", ratio: "1:1" });
+    const read = await check({ ...body, labels: { a: "b" } });
+    expect(read).toMatchObject({ prompt: "fox", ratio: "1:1" });
+    const unread = ["labels", "generationConfig.candidateCount", "generationConfig.responseFormat"];
+    expect(read.ignored).toEqual(unread);
+    const generationConfig = { responseModalities: ["IMAGE"], imageConfig: { personGeneration: "x" } };
+    expect(read.verbatim?.fields).toEqual({ systemInstruction: body.systemInstruction, generationConfig });
   });
 
   it("has the user's last turn as its prompt, which alone has the limit; the newest of the rest goes with it", async () => {

@@ -305,7 +305,9 @@ describe("what a provider does instead of an image", () => {
 
 const SSE = { verb: "streamGenerateContent?alt=sse" };
 const PLAIN = { verb: "streamGenerateContent" };
-const EMPTY = { candidates: [{ content: { role: "model", parts: [] }, index: 0 }] };
+const SIGN = {
+  candidates: [{ content: { role: "model", parts: [{ text: " ", thought: true }] }, index: 0 }],
+};
 
 /** A service whose provider waits for the gate, and whose time is ours. */
 async function slowService() {
@@ -360,15 +362,27 @@ describe("a stream", () => {
     await other.arrayBuffer();
   });
 
-  it("that takes long begins with an empty event", async () => {
+  it.each([
+    [SSE, eventsOf],
+    [PLAIN, (text: string) => JSON.parse(text)],
+  ])("that takes long shows after 10 s, and every 15 s, that it is alive (%#)", async (target, parse) => {
     const { service, clock, asked, end } = await slowService();
-    const pending = generate(service, content("fox"), SSE);
+    const pending = generate(service, content("fox"), target);
     await asked.promise;
     clock.advance(10_000);
     const answer = await pending;
-    end.open();
-    const events = eventsOf(await answer.text());
-    expect(events).toEqual([EMPTY, expect.objectContaining({ responseId: expect.any(String) })]);
+    expect(answer.headers.get("x-accel-buffering")).toBe("no");
+    let text = "";
+    let signs = 0;
+    for await (const chunk of answer.body ?? []) {
+      text += Buffer.from(chunk).toString();
+      if (text.split(JSON.stringify(SIGN)).length - 1 === signs) continue;
+      signs++;
+      if (signs < 3) clock.advance(15_000);
+      else end.open();
+    }
+    const last = expect.objectContaining({ responseId: expect.any(String) });
+    expect(parse(text)).toEqual([SIGN, SIGN, SIGN, last]);
   });
 
   it.each([
@@ -383,6 +397,6 @@ describe("a stream", () => {
     end.fail(new ProviderError("PROVIDER_RATE_LIMITED", "slow down", { retryAfterMs: 2000 }));
     expect(answer.status).toBe(200);
     const error = expect.objectContaining({ code: 429, message: "slow down", status: "RESOURCE_EXHAUSTED" });
-    expect(parse(await answer.text())).toEqual([EMPTY, { error }]);
+    expect(parse(await answer.text())).toEqual([SIGN, { error }]);
   });
 });

@@ -67,7 +67,7 @@ describe("a real-time request with an idempotency key", () => {
     expect(repeat).toEqual([200, "true", first[2]]);
     await service.close(0);
     const next = await startTestService({ data: service.data, providers: [provider] });
-    const written = { ...content("x"), system_instruction: "is ignored" };
+    const written = { ...content("x"), labels: "are ignored" };
     expect(await answerTo(await generate(next, written, keyed()))).toEqual([200, "true", first[2]]);
     expect(provider.requests).toHaveLength(1);
     expect((await answerTo(await generate(next, content("x"), keyed("k2"))))[2]).not.toBe(first[2]);

@@ -34,7 +34,7 @@ describe("an error of OpenAI's API", () => {
     const type = "image_generation_user_error";
     expect(await failure("SAFETY_BLOCKED", null)).toEqual({
       status: 400,
-      reason: "The prompt was refused",
+      reason: "The prompt or its picture was refused",
       shouldRetry: "false",
       retryAfter: null,
       error: { message: "this is why", type, param: null, code: "moderation_blocked" },

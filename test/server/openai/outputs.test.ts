@@ -136,7 +136,7 @@ describe("a request for images with an idempotency key", () => {
       const headers = { "idempotency-key": key };
       const [first, repeat] = [
         await bodyOf(await generate(service, fields, { headers })),
-        await bodyOf(await generate(service, { ...fields, user: "ignored" }, { headers })),
+        await bodyOf(await generate(service, { ...fields, style: "ignored" }, { headers })),
       ];
       expect([first[1], repeat]).toEqual(["false", [first[0], "true"]]);
       expect(provider.requests.length - asked).toBe("n" in fields ? fields.n : 1);

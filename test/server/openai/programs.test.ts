@@ -13,12 +13,11 @@ async function expectImages(answer: Response, count: number, format = "png", tok
   expect(answer.headers.get("content-type")).toContain("application/json");
   const { bytes, created, usage } = await imagesOf(answer);
   expect(await shapesOf(bytes)).toEqual(Array.from({ length: count }, () => `8x8 ${format}`));
-  expect([created, usage.input_tokens, usage.output_tokens, usage.total_tokens]).toEqual([
-    expect.any(Number),
-    expect.any(Number),
-    tokens * count,
-    usage.input_tokens + usage.output_tokens,
-  ]);
+  expect(created).toEqual(expect.any(Number));
+  expect(usage).toMatchObject({
+    output_tokens: tokens * count,
+    total_tokens: (usage?.input_tokens ?? 0) + tokens * count,
+  });
 }
 
 describe("the bodies that programs send", () => {
@@ -104,7 +103,7 @@ describe("the bodies that programs send", () => {
       ["model", "gpt-image-1"],
       ["n", "2"],
       ["size", "1024x1024"],
-      ["background", "transparent"],
+      ["background", "opaque"],
       ["input_fidelity", "high"],
       ["output_format", "jpeg"],
       ["output_compression", "80"],
