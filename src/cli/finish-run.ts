@@ -1,5 +1,5 @@
 import type { Batch } from "../client/answers.ts";
-import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
+import { DIFFERS, MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { EXIT_CODES } from "../contract/errors.ts";
 import { shellWord } from "../kernel/command-line.ts";
 import {
@@ -17,6 +17,7 @@ import { withRunLock } from "../runs/directory/claim.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
+import { GALLERY_FILE } from "../runs/reports/gallery.ts";
 import type { EndedImage } from "../runs/reports/run-report.ts";
 import type { Submissions } from "../runs/send.ts";
 import { type Allowance, countImages, judgeMissing } from "../runs/standing.ts";
@@ -148,7 +149,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
     else if (batch.status === "output_deleted")
       output.note(`the service has deleted the images of ${batch.id}; ${ALL_HERE}`);
   }
-  for (const line of paidTwiceNote(lines, shownDir)) output.note(line);
+  for (const line of [...paidTwiceNote(lines, shownDir), ...differsNote(lines, shownDir)]) output.note(line);
   const parts = [
     `${counts.success} of ${counts.total} images on disk and verified`,
     ...failureNote(counts),
@@ -190,6 +191,23 @@ export function paidTwiceNote(lines: readonly Pick<ResultLine, "notes">[], shown
   const count = lines.filter(isTwice).length;
   if (count === 0) return [];
   return [`${counted(count, "image")} may be paid twice, see ${shellWord(`${shownDir}/${RESULTS_FILE}`)}`];
+}
+
+/** Says how many images are not what was asked for, and in what; nothing when there are none. */
+export function differsNote(lines: readonly Pick<ResultLine, "notes">[], shownDir: string): string[] {
+  const found = lines.map(({ notes = [] }) => notes.filter((note) => note.startsWith(DIFFERS)));
+  const count = found.filter((notes) => notes.length > 0).length;
+  if (count === 0) return [];
+  const isOfType = (note: string) => note.startsWith(`${DIFFERS}image/`);
+  const all = found.flat();
+  const what = [
+    ...(all.some((note) => !isOfType(note)) ? ["size"] : []),
+    ...(all.some(isOfType) ? ["type"] : []),
+  ];
+  const differ = count === 1 ? "1 image differs" : `${count} images differ`;
+  return [
+    `${differ} from what was asked: ${what.join(", ")}; see ${shellWord(`${shownDir}/${GALLERY_FILE}`)}`,
+  ];
 }
 
 type ImageCounts = ReturnType<typeof countImages>;

@@ -1,7 +1,9 @@
 import { Command, CommanderError, Option } from "commander";
 import { EXIT_CODES, type ExitName, ImgbatchError } from "../contract/errors.ts";
+import { programName, shellWord } from "../kernel/command-line.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { readVersion } from "../kernel/package-file.ts";
+import { MOST_SHOWN_CHARS } from "../prompts/problems.ts";
 import type { CommandSpec } from "./command.ts";
 import { exitsOf } from "./help-document.ts";
 import { GLOBAL_OPTIONS, type GlobalOptions, JSON_OPTION, mergeGlobals, type OptionSpec } from "./options.ts";
@@ -73,6 +75,12 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
 function explained(message: string, code: string, path: string, argv: readonly string[]): string {
   if (code !== "commander.unknownOption") return message;
   const isJson = message.endsWith("'--json'");
+  const end = argv.indexOf("--");
+  const text = (end < 0 ? argv : argv.slice(0, end)).find((word) => /^-.*\s/s.test(word));
+  if (text !== undefined) {
+    const words = text.length > MOST_SHOWN_CHARS ? `${text.slice(0, MOST_SHOWN_CHARS)}…` : text;
+    return `${JSON.stringify(words)} looks like an option; where it is a text, put -- before it: ${programName()} ${path} -- ${shellWord(` ${words}`).replace("' ", "'")}`;
+  }
   // The option is most likely one of the command that `exec` is to run.
   const isForChild = path === "exec" && !argv.includes("--");
   const problem = isJson ? `${path} has no --json: its output is not one document` : message;

@@ -36,7 +36,7 @@ async function runArguments(
 ): Promise<{ finish: Finish; code: number }> {
   let eventsOnStdout = false;
   const isJson = isTyped(argv, "--json");
-  const finish = createFinish(terminal, { json: isJson, lines: () => !eventsOnStdout });
+  const finish = createFinish(terminal, { json: isJson, lines: () => !eventsOnStdout, argv });
   let guessed = guessStyle(argv, []);
   // An error outside every await still gets its document and its exit code.
   terminal.signals.on("uncaughtException", (error) => terminal.exit(finish.fail(error, guessed)));

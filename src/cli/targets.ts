@@ -52,8 +52,16 @@ export async function resolveTarget(argument: string, cwd: string): Promise<Targ
       `${JSON.stringify(argument)} is neither a batch id nor the directory of a run.`,
     );
   }
+  if (argument.length > MOST_ID_CHARS)
+    throw new ImgbatchError(
+      "BATCH_IMAGE_NOT_FOUND",
+      `There is no run directory ${argument}, and no batch of that id.`,
+    );
   return { argument, ids: [argument], unsent: 0, run: null };
 }
+
+/** No service has longer ids, and no file system longer names. */
+const MOST_ID_CHARS = 255;
 
 const MOST_RUNS = 5;
 

@@ -39,7 +39,7 @@ export const BACKGROUNDS = ["transparent", "opaque", "auto"] as const;
 export type Background = (typeof BACKGROUNDS)[number];
 
 /** The largest seed of an image. */
-export const MOST_SEED = 2 ** 31 - 1;
+export const MOST_SEED = 2 ** 32 - 1;
 
 /** Size tiers: a tier and a ratio together give the pixels (`imageSizePx`). */
 export const SIZE_TIERS = ["512", "1K", "2K", "4K"] as const;

@@ -60,7 +60,7 @@ const generateContentSchema = z.looseObject({
   generationConfig: z.looseObject({
     responseModalities: z.array(z.string()).describe("must hold `IMAGE`"),
     responseMimeType: z.string().nullish().describe("an image type sets the format; others are ignored"),
-    seed: z.number().nullish().describe("a whole number from 0 to 2147483647"),
+    seed: z.number().nullish().describe("a whole number from 0 to 4294967295"),
     imageConfig: z
       .looseObject({
         aspectRatio: z.string().nullish().describe("absent: the ratio of the first input image, else 1:1"),

@@ -120,11 +120,15 @@ export function isDeviceName(name: string): boolean {
   return DEVICE.test((name.split(".")[0] ?? "").trimEnd());
 }
 
-/** Makes a file name that every file system takes, from any text. Never empty, never hidden, never leads elsewhere. */
+/**
+ * Makes a file name that every file system takes, from any text. Never empty, never hidden, never leads elsewhere, and never
+ * looks like an option of a command.
+ */
 export function safeFileName(text: string): string {
   const replaced = replaceForbidden(text.normalize("NFC"))
     .replace(/\.{2,}/g, "_")
-    .replace(/^\.+/, "_");
+    .replace(/^\.+/, "_")
+    .replace(/^-/, "_-");
   const trimmed = truncateBytes(replaced, MAX_NAME_BYTES).replace(/[. ]+$/, "");
   if (trimmed === "") return "_";
   return isDeviceName(trimmed) ? `_${trimmed}` : trimmed;

@@ -1,6 +1,7 @@
+import { MOST_SEED } from "../contract/image-formats.ts";
 import { customIdProblem, FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
-import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
+import { codePointLength, hasUnstorableText, truncateCodePoints } from "../kernel/text.ts";
 import { type FormatName, isBlank } from "./lines.ts";
 import { checkOptions, OPTION_FIELDS, type Options } from "./options.ts";
 import type { Report } from "./problems.ts";
@@ -25,6 +26,8 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
 };
 /** A line of a run's own input, given as a prompt file, says where its prompt was read at first. */
 const SOURCE = "source";
+/** The part of a data URL before its data is no longer. */
+const MOST_URL_HEAD = 200;
 const REFERENCE_FIELDS = ["path", "data", "mime_type", "id", "type"];
 
 export interface CheckedRow extends Options {
@@ -65,8 +68,8 @@ export interface RowRules {
   limits: Limits;
   /** The `output_count` of lines that have none. */
   defaultCount: number;
-  /** The format of standard input. Default: JSON lines. */
-  stdinFormat?: FormatName | null;
+  /** The format of all files. Default: by the ending of each, else JSON lines. */
+  format?: FormatName | null;
   /**
    * How many reference images a line may usually have, and who sets that limit. The service decides, so an excess is
    * reported only together with other problems. Default: it is not reported.
@@ -81,19 +84,26 @@ export interface RowRules {
 /** Checks every field of a row and reports each problem. The result is valid only if nothing was reported. */
 export function checkRow(fields: Record<string, unknown>, rules: RowRules, report: Report): CheckedRow {
   const metadata = checkMetadata(fields, rules, report);
+  const outputCount = checkCount(fields.output_count ?? rules.defaultCount, rules.limits, report);
+  const options = checkOptions(fields, report);
+  const { seed = 0 } = options;
+  if (seed + outputCount - 1 > MOST_SEED)
+    report("seed", `${seed}: the last of ${outputCount} images would have a seed above ${MOST_SEED}`);
   return {
     metadata,
     prompt: checkPrompt(fields.prompt, rules.limits.promptChars, report),
     customId: checkCustomId(fields.custom_id, report),
-    outputCount: checkCount(fields.output_count ?? rules.defaultCount, rules.limits, report),
+    outputCount,
     references: checkReferences(fields.reference_images, report),
-    ...checkOptions(fields, report),
+    ...options,
     ...checkModel(fields.model, report),
     ...(isSource(fields.source) ? { source: fields.source } : {}),
   };
 }
 
 const MOST_MODEL_CHARS = 200;
+/** A message repeats no more of a value. */
+const MOST_SHOWN = 100;
 
 function checkModel(value: unknown, report: Report): { model?: string } {
   if (value === undefined || value === null) return {};
@@ -224,7 +234,8 @@ function checkReferences(value: unknown, report: Report): ReferenceSpec[] {
 }
 
 function checkReference(value: unknown, field: string, report: Report): ReferenceSpec {
-  if (typeof value === "string") return checkPath(value, { field }, report);
+  if (typeof value === "string")
+    return isDataUrl(value) ? checkDataUrl(value, { field }, report) : checkPath(value, { field }, report);
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     report(field, `must be a path or an object with path or data, not ${nameOf(value)}`);
     return { field };
@@ -241,6 +252,8 @@ function checkReference(value: unknown, field: string, report: Report): Referenc
     report(field, "needs either path (a file) or data (Base64), and not both");
     return spec;
   }
+  const url = path ?? data;
+  if (typeof url === "string" && isDataUrl(url)) return checkDataUrl(url, spec, report);
   if (path != null) return checkPath(path, spec, report);
   if (typeof data !== "string") report(`${field}.data`, `must be a Base64 string, not ${nameOf(data)}`);
   if (typeof mime_type !== "string") {
@@ -248,6 +261,21 @@ function checkReference(value: unknown, field: string, report: Report): Referenc
   }
   if (typeof data !== "string" || typeof mime_type !== "string") return spec;
   return { ...spec, inline: { data, mimeType: mime_type } };
+}
+
+const isDataUrl = (text: string) => /^data:/i.test(text);
+
+/** Reads `data:image/png;base64,…`. */
+function checkDataUrl(url: string, spec: ReferenceSpec, report: Report): ReferenceSpec {
+  const comma = url.slice(0, MOST_URL_HEAD).indexOf(",");
+  const [type = "", ...rest] = url.slice("data:".length, comma).toLowerCase().split(";");
+  if (comma > 0 && rest.includes("base64"))
+    return {
+      ...spec,
+      inline: { data: url.slice(comma + 1), mimeType: type.replace("image/jpg", "image/jpeg") },
+    };
+  report(spec.field, "is a data URL that is not Base64; write data:image/png;base64,…");
+  return spec;
 }
 
 function checkPath(path: unknown, spec: ReferenceSpec, report: Report): ReferenceSpec {
@@ -277,5 +305,6 @@ function nameOf(value: unknown): string {
 }
 
 function shown(value: unknown): string {
-  return typeof value === "number" || typeof value === "string" ? JSON.stringify(value) : nameOf(value);
+  if (typeof value !== "number" && typeof value !== "string") return nameOf(value);
+  return JSON.stringify(typeof value === "string" ? truncateCodePoints(value, MOST_SHOWN, "…") : value);
 }

@@ -142,6 +142,10 @@ const KINDS: readonly { heads: readonly string[]; holds?: RegExp; problem: strin
     holds: /Content_Types|_rels\/|xl\/|word\/|opendocument|^\xd0/,
     problem: "is a file of an office program, not a prompt file; save the sheet as CSV (UTF-8)",
   },
+  {
+    heads: ["PAR1", "ARROW1", "SQLite format 3"],
+    problem: "is a file of a database or a data frame, not a prompt file; export it as CSV or JSON lines",
+  },
   { heads: ["PK\x03\x04"], problem: "is a ZIP archive, not a prompt file; unpack it first" },
   {
     heads: ["\x1f\x8b", "BZh", "\xfd7zXZ", "\x28\xb5\x2f\xfd", "7z\xbc\xaf"],

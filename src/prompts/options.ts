@@ -117,7 +117,8 @@ export function checkOptions(fields: Record<string, unknown>, report: Report): O
     if (value === null) return null;
     const isNumber = typeof value === "number" && (field === "seed" || field === "size");
     const found = isNumber || typeof value === "string" ? read(String(value).trim()) : null;
-    if (found === null) report(field, `${shown(value)}: ${advice}`);
+    const isAny = field === "seed" && /^-1(\.0+)?$/.test(String(value).trim());
+    if (found === null) report(field, `${shown(value)}: ${isAny ? "leave it out for any seed" : advice}`);
     return found;
   });
 }

@@ -1,4 +1,5 @@
 import { ImgbatchError } from "../contract/errors.ts";
+import { truncateCodePoints } from "../kernel/text.ts";
 
 /** The file and the line of a prompt. */
 export interface FileLine {
@@ -54,7 +55,8 @@ export class Problems {
     if (this.#ofLine.has(problem)) return;
     this.#ofLine.add(problem);
     this.#count++;
-    if (this.#shown.length < MOST_SHOWN) this.#shown.push({ ...fileLine, field, message });
+    const name = field === null ? null : truncateCodePoints(field, MOST_SHOWN_CHARS, "…");
+    if (this.#shown.length < MOST_SHOWN) this.#shown.push({ ...fileLine, field: name, message });
   }
 
   /** Returns the first ones, by file in the given order, then by line. */
@@ -92,5 +94,5 @@ export function tooLarge(bytes: number, maxBytes: number): string {
 /** The problem of a path that is a URL; null for every other path. */
 export function urlProblem(path: string): string | null {
   if (!/^https?:\/\//i.test(path)) return null;
-  return `${path} is a URL, and URLs are not supported here; download it first`;
+  return `${truncateCodePoints(path, MOST_SHOWN_CHARS, "…")} is a URL, and URLs are not supported here; download it first`;
 }

@@ -13,6 +13,7 @@ import {
   type ReportLine,
   readLines,
 } from "./lines.ts";
+import { foreignFields, fromBatchLine, textOptions } from "./other-programs.ts";
 import { type FileLine, Problems, type Report } from "./problems.ts";
 import { readTable } from "./table.ts";
 import { Expander, type VariableRules, type Variant } from "./variables.ts";
@@ -44,6 +45,9 @@ export class PromptReader {
   readonly #crowded: { fileLine: FileLine; count: number }[] = [];
 
   readonly #notes: string[] = [];
+  /** Columns and words that other programs would act on, in words, with the number of rows that have them. */
+  readonly #foreignColumns = new Map<string, number>();
+  readonly #foreignText = new Map<string, number>();
   /** Columns that look like ids, of rows without an id. */
   readonly #idLike = new Set<string>();
   /** A file has columns or fields. */
@@ -73,7 +77,13 @@ export class PromptReader {
       (name) =>
         `${name} is kept as metadata; to name the images by it, call it custom_id, or use --id-column ${name}`,
     );
-    return [...this.#notes, ...ids, ...this.#expander.notes];
+    const columns = [...this.#foreignColumns].map(
+      ([what, rows]) => `${what}; the column is kept as metadata (${counted(rows, "row")})`,
+    );
+    const text = [...this.#foreignText].map(([what, lines]) => `${what} in ${counted(lines, "line")}`);
+    const stays =
+      text.length === 0 ? [] : [`options of other programs stay text of the prompt: ${text.join("; ")}`];
+    return [...this.#notes, ...columns, ...stays, ...ids, ...this.#expander.notes];
   }
 
   /**
@@ -130,10 +140,13 @@ export class PromptReader {
       const fileLine = { file, line };
       const report: Report = (field, message) => problems.add(fileLine, field, message);
       const number = this.#rowCount;
-      for await (const { fields, variant } of this.#expander.expand(
+      let isFirst = true;
+      for await (const { fields, variant, used } of this.#expander.expand(
         { ...source, number, fileLine, defaultCount, isTable },
         report,
       )) {
+        if (isFirst) this.#noteForeign({ fields, used, isTable, isStrict, fileLine }, report);
+        isFirst = false;
         const row = checkRow(fields, this.#rules, report);
         for (const name of Object.keys(row.metadata ?? {})) {
           if (!this.#expander.hasUsed(name)) this.#rules.kept?.add(name);
@@ -172,6 +185,39 @@ export class PromptReader {
     return this.problems;
   }
 
+  /**
+   * Looks for what other programs would act on, and this one does not: a field of a JSON line is an error, since its writer meant
+   * it; a column, which may be anybody's, and words in the prompt get a note with their count.
+   */
+  #noteForeign(
+    {
+      fields,
+      used,
+      isTable,
+      isStrict,
+      fileLine,
+    }: {
+      fields: Record<string, unknown>;
+      used: ReadonlySet<string>;
+      isTable: boolean;
+      isStrict: boolean;
+      fileLine: FileLine;
+    },
+    report: Report,
+  ): void {
+    const count = (counts: Map<string, number>, what: string) =>
+      counts.set(what, (counts.get(what) ?? 0) + 1);
+    for (const { name, advice } of isStrict ? [] : foreignFields(fields)) {
+      if (used.has(name)) continue;
+      if (isTable) count(this.#foreignColumns, `${fileLine.file}: ${name} ${advice}`);
+      else report(name, `${advice}; or keep it for the results: "metadata": {${JSON.stringify(name)}: …}`);
+    }
+    if (typeof fields.prompt !== "string") return;
+    for (const { kind, way } of textOptions(fields.prompt))
+      if (isStrict) report("prompt", `${kind} is for another program, and stays text here; ours: ${way}`);
+      else count(this.#foreignText, `${kind} (ours: ${way})`);
+  }
+
   /** Reports an id that another line uses, or that an image of another line gets. */
   #claimIds(customId: string, count: number, fileLine: FileLine): void {
     const owners = this.#owners;
@@ -190,6 +236,8 @@ const SHAPE = 'write one object a line, like {"prompt": "a red bicycle"}';
 /** `.jsonl` and standard input: every line is a JSON object, or blank, or a comment that begins with `//`. */
 const readJsonl: ReadRows = async function* (lines, report, { promptColumn, idColumn, template }) {
   let isFirst = true;
+  /** The first line when it is no JSON: the next one tells whether the file is in another form. */
+  let doubtful: { line: number; text: string; problem: string } | null = null;
   const prompts = new NamedField(promptColumn, "prompt", "say what the image shows");
   const ids = new NamedField(idColumn, "custom_id", "give it an id");
   for await (const { number: line, text, problem } of lines) {
@@ -198,18 +246,35 @@ const readJsonl: ReadRows = async function* (lines, report, { promptColumn, idCo
       report(null, null, `is a JSON array; ${SHAPE} (jq -c '.[]' does that)`);
       return;
     }
-    isFirst = false;
     let value: unknown;
     try {
       value = JSON.parse(text);
     } catch (error) {
-      report(line, null, `is not valid JSON (${reason(error)}); ${SHAPE}`);
+      const wrong = `is not valid JSON (${reason(error)}); ${SHAPE}`;
+      // Lines that all begin as objects have a mistake each.
+      if (doubtful !== null && !/^\s*\{.*\}/.test(doubtful.text)) {
+        report(null, null, otherForm(doubtful.text));
+        return;
+      }
+      if (doubtful !== null) report(doubtful.line, null, doubtful.problem);
+      doubtful = null;
+      if (isFirst) doubtful = { line, text, problem: wrong };
+      else report(line, null, wrong);
+      isFirst = false;
       continue;
     }
+    isFirst = false;
+    if (doubtful !== null) report(doubtful.line, null, doubtful.problem);
+    doubtful = null;
     if (typeof value === "object" && value !== null && !Array.isArray(value)) {
       for (const key of repeatedKeys(text))
         report(line, key, "appears more than once; keep one, or write a line for each");
       const given = value as Record<string, unknown>;
+      const asked = fromBatchLine(given, (field, message) => report(line, field, message));
+      if (asked !== null) {
+        yield { line, fields: asked };
+        continue;
+      }
       const columns = textsOf(given);
       const fields = ids.rename(prompts.rename(given, line), line);
       if (fields.prompt === undefined && promptColumn !== undefined && template === undefined) continue;
@@ -218,9 +283,31 @@ const readJsonl: ReadRows = async function* (lines, report, { promptColumn, idCo
       report(line, null, `is ${nameOf(value)}, not an object; ${SHAPE}`);
     }
   }
+  if (doubtful !== null) report(doubtful.line, null, doubtful.problem);
   if (template === undefined) prompts.reportMissing(report);
   ids.reportMissing(report);
 };
+
+/** The forms of text that are not read, by how their first line begins. */
+const FORMS: readonly { begins: RegExp; form: string; way?: string }[] = [
+  { begins: /^\s*\{\\rtf/, form: "a text of an office program", way: "save it as plain text (UTF-8)" },
+  { begins: /^\s*\{/, form: "JSON over several lines", way: `${SHAPE} (jq -c . FILE does that)` },
+  { begins: /^\s*</, form: "HTML or XML" },
+  {
+    begins: /^(---|%YAML|\s*(- +)?["']?[\w-]+["']?:(\s|$))/,
+    form: "YAML",
+    way: `${SHAPE} (yq -o=json -I=0 does that)`,
+  },
+  { begins: /^(#{1,6} |[*-] |\d+\. |```|\|)/, form: "Markdown", way: "write a prompt a line in a .txt file" },
+];
+
+/** Names the form of a file that is not JSON lines, by its first line, and the way out. */
+function otherForm(first: string): string {
+  const known = FORMS.find(({ begins }) => begins.test(first));
+  const plain = "for a prompt a line use .txt or --format txt, for a table .csv or --format csv";
+  if (known === undefined) return `is not JSON lines; ${plain}`;
+  return `is ${known.form}, which is not read; ${known.way ?? plain}`;
+}
 
 /** The texts and numbers among the fields of a line. Null is an empty one. */
 function textsOf(fields: Record<string, unknown>): Record<string, string> {

@@ -36,6 +36,8 @@ export interface Run {
   submissions?: Submissions | undefined;
   /** Returns the most that an image may hold, in micro-dollars, with the consent to pay it. Default: null, none. */
   consentOf?: ImageConsent | null;
+  /** The quality of each model that images of the run without one ask for, where it is not the default any more. Default: none. */
+  qualities?: Readonly<Record<string, string>>;
   /** The service takes the hash of a reference image whose bytes came earlier in the request. Default: no. */
   sharesReferences?: boolean;
   /** The provider that makes images in place of that of the run. Default: none. */
@@ -118,7 +120,8 @@ export async function pendingIn(
     const superseded = supersededIn(state, entry.round);
     const [first = 0, count = 0] = entry.prompts ?? [];
     const ids =
-      entry.images ?? items.slice(first, first + count).flatMap((item) => expandedCustomIds(item.customId, item.outputCount));
+      entry.images ??
+      items.slice(first, first + count).flatMap((item) => expandedCustomIds(item.customId, item.outputCount));
     const images = ids.filter((id) => pending.has(retriedId(id)) && !superseded.has(id));
     asked.push(...askedIn([{ ...entry, images }], items));
   }

@@ -3,8 +3,8 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
 import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
-import { holdsApiKey } from "../kernel/hide-keys.ts";
 import { shellWord } from "../kernel/command-line.ts";
+import { holdsApiKey } from "../kernel/hide-keys.ts";
 import { canonicalJson } from "../kernel/json.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
@@ -12,6 +12,7 @@ import { claimDirectory, removeLeftovers } from "./directory/claim.ts";
 import { readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
 import { readResults } from "./directory/results.ts";
+import { otherMaker } from "./directory/run-service.ts";
 import {
   isLacking,
   lastRound,
@@ -128,7 +129,8 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     return { ...fresh, kind: "run", isNew: own === null };
   }
   await claim(dir, earlier.input_sha256);
-  const retries = options.retries === true && earlier.finished_at !== null && !isSame;
+  const isOwn = earlier.batches.every((entry) => otherMaker(entry, service) === null);
+  const retries = options.retries === true && earlier.finished_at !== null && isOwn && !isSame;
   const failed = retries ? (await readResults(dir)).filter(isMadeAgain).map((line) => line.custom_id) : [];
   const update = await planUpdate(dir, earlier, plan, failed);
   const unsent = unsentBatches(earlier, service);
@@ -157,7 +159,9 @@ function otherFlags(
   if (names.length === 0 || commandWith === undefined) return null;
   const [had, lacked] = [names.filter((name) => name in before), names.filter((name) => !(name in before))];
   const made = [
-    ...(had.length > 0 ? [`with ${had.map((name) => `${name} ${shellWord(before[name] ?? "")}`).join(" ")}`] : []),
+    ...(had.length > 0
+      ? [`with ${had.map((name) => `${name} ${shellWord(before[name] ?? "")}`).join(" ")}`]
+      : []),
     ...(lacked.length > 0 ? [`without ${lacked.join(" ")}`] : []),
   ];
   const again = commandWith(Object.fromEntries(names.map((name) => [name, before[name]])));

@@ -170,7 +170,7 @@ const WRONG: [string[], RegExp][] = [
   [[""], /The prompt is empty/],
   [["x", "--file", "p.jsonl"], /either a prompt or --file/],
   [["x", "--size", "3K"], /--size "3K": use 512, 1K, 2K, 4K/],
-  [["x", "--aspect-ratio", "16to9"], /--aspect-ratio "16x9": write width:height/],
+  [["x", "--aspect-ratio", "16to9"], /--aspect-ratio "16to9": write width:height/],
   [["x", "--image", "none.png"], /--image: there is no file "none.png"/],
   [["x", "--image", "text.png"], /must be a PNG, JPEG or WebP image/],
   [["x", "--image", "."], /is not a file/],

@@ -120,7 +120,7 @@ it("[LINE-2] an option that the model does not take is named with file, line and
 it("[LINE-2] misspelt options and wrong values are reported before any service is asked", async () => {
   const { type } = await workplace([
     { prompt: "a", seed: 1.5 },
-    { prompt: "a", seed: 2 ** 31 },
+    { prompt: "a", seed: 2 ** 32 },
     { prompt: "a", image_size: "2K" },
     { prompt: "a", qualty: "low" },
     { prompt: "a", background: "blue" },
@@ -129,8 +129,8 @@ it("[LINE-2] misspelt options and wrong values are reported before any service i
   const { code, stderr } = await type("submit", "p.jsonl", "--base-url", "http://127.0.0.1:9");
   expect(code).toBe(2);
   for (const problem of [
-    "p.jsonl:1: seed: 1.5: write a whole number from 0 to 2147483647",
-    "p.jsonl:2: seed: 2147483648: write",
+    "p.jsonl:1: seed: 1.5: write a whole number from 0 to 4294967295",
+    "p.jsonl:2: seed: 4294967296: write",
     "p.jsonl:3: image_size: is not a known field; did you mean size?",
     "p.jsonl:4: qualty: is not a known field; did you mean quality?",
     'p.jsonl:5: background: "blue": use transparent, opaque, auto',
@@ -445,7 +445,7 @@ it("the other columns of a table come back with the results and in retry.jsonl, 
   ]);
   expect(cli.fake.batches[0]?.request).not.toContain("shop");
   await writeFile(join(cli.cwd, "p.csv"), "shop,prompt,custom_id\n\neast,a red fox,fox\nsouth,an owl,\n");
-  await cli.here(["submit", "p.csv"]);
+  await cli.here(["submit", "p.csv", "--no-retry"]);
   expect((await read("results.jsonl"))[0]).toMatchObject({ line: 3, metadata: { shop: "east" } });
   cli.fake.options.failing = /none/;
   expect((await cli.here(["retry", "p-images"])).code).toBe(0);

@@ -39,6 +39,7 @@ import { nextOfImages, remakeElsewhere } from "../output/run-steps.ts";
 import { chooseUpstream, originsOf } from "../targets.ts";
 import type { GenerateOptions } from "./generate-options.ts";
 import { readVariableRules } from "./input-options.ts";
+import { requireDirectory } from "./submit-options.ts";
 
 /** Makes the images of a prompt file in a run directory, one request for each image. */
 export async function generateMany(
@@ -48,10 +49,11 @@ export async function generateMany(
 ): Promise<CommandResult> {
   const { cwd, stdin } = context;
   const shownDir = options.output ?? defaultRunDirectory(file);
+  requireDirectory(resolve(cwd, shownDir), shownDir);
   const read = await readPromptFiles([{ name: file, cwd, stdin }], {
     limits: DEFAULT_LIMITS,
     defaultCount: options.count,
-    stdinFormat: options.stdinFormat,
+    format: options.format,
     root: context.root,
     hidden: context.hidden,
     ...(await readVariableRules(context)),

@@ -1,7 +1,9 @@
+import { stat } from "node:fs/promises";
+import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
+import { IMAGE_MIME_TYPES, typeOfFileName } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
-import { programName } from "../../kernel/command-line.ts";
+import { programName, shellWord } from "../../kernel/command-line.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { BAD_TEXT, FORMAT_NAMES, inspectFile, isBlank, readLines } from "../../prompts/lines.ts";
 import { type Options, optionFields, withoutDefaults } from "../../prompts/options.ts";
@@ -30,6 +32,7 @@ export async function readGenerateOptions(context: CommandContext) {
   const file = read.textOption(options, "file") ?? null;
   const [argument] = context.arguments;
   requireOneSource(argument, file);
+  if (file === null) await refuseFile(argument ?? "", cwd);
   if (file === null) refuseRunOptions(options);
   else if (read.flagOption(options, "force"))
     throw usage("--force", "works only for a single image: a run with --file makes only the missing images");
@@ -51,7 +54,7 @@ export async function readGenerateOptions(context: CommandContext) {
     jobs: read.wholeOption(options, "jobs", { min: 1, max: MOST_JOBS }),
     rpm: read.wholeOption(options, "rpm", { min: 1, max: MOST_REQUESTS }),
     count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
-    stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
+    format: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
     retries: read.wholeOption(options, "retries", { min: 0, max: MOST_RETRIES }),
     maxCostMicroUsd: read.usdOption(options, "maxCost"),
     unitCostMicroUsd: read.usdOption(options, "unitCost"),
@@ -74,6 +77,18 @@ function requireOneSource(argument: string | undefined, file: string | null): vo
     );
   if (argument !== undefined && file !== null)
     throw new ImgbatchError("USAGE", "Give either a prompt or --file, not both.");
+}
+
+/** Throws `USAGE` for a prompt that is the name of a file: a picture of its name would be paid for. */
+async function refuseFile(prompt: string, cwd: string): Promise<void> {
+  if (!/\.[A-Za-z]\w*$/.test(prompt) || !(await stat(resolve(cwd, prompt)).catch(() => null))?.isFile())
+    return;
+  const [word, program] = [shellWord(prompt), programName()];
+  const isImage = typeOfFileName(prompt) !== null;
+  const advice = isImage
+    ? `say what the image shows, and edit the file with --image ${word}`
+    : `${program} submit ${word} (or, each with a request of its own: ${program} generate --file ${word})`;
+  throw new ImgbatchError("USAGE", `${prompt} is a file, not a prompt.`, { param: "<prompt>", advice });
 }
 
 const RUN_OPTIONS = [

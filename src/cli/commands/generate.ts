@@ -65,7 +65,7 @@ export const command: CommandDetails = {
     },
     { flags: "-j, --jobs <n>", description: "with --file: concurrent requests", default: "4" },
     { flags: "--rpm <n>", description: "with --file: at most this many requests per minute" },
-    { ...formatOption, description: `with --file -: ${formatOption.description}` },
+    { ...formatOption, description: `with --file: ${formatOption.description}` },
     {
       flags: "--count <n>",
       description: "with --file: images for each prompt that sets no output_count",

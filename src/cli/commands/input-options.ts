@@ -83,11 +83,12 @@ export async function readVariableRules({
   options,
   cwd,
   root,
-}: Pick<CommandContext, "options" | "cwd" | "root">): Promise<Omit<VariableRules, "isStrict">> {
+  output,
+}: Pick<CommandContext, "options" | "cwd" | "root" | "output">): Promise<Omit<VariableRules, "isStrict">> {
   const texts = Array.isArray(options.var) ? options.var.map(String) : [];
   const variables = await Promise.all(texts.map((text) => readVariable(text, cwd, root)));
   const images = pathOption(options, "images");
-  if (images !== undefined) variables.push(await readImages(images, cwd));
+  if (images !== undefined) variables.push(await readImages(images, cwd, output.note));
   const twice = variables.find(({ name }, i) => variables.findIndex((other) => other.name === name) < i);
   if (twice !== undefined) throw usage("--var", `${twice.name} is given twice; write its values after one =`);
   return {

@@ -68,8 +68,8 @@ export const timeoutOption: OptionSpec = {
 };
 export const formatOption: OptionSpec = {
   flags: "--format <name>",
-  description: "the format of prompts from standard input: jsonl, txt, csv or tsv",
-  default: "jsonl",
+  description: "the format of all prompt files: jsonl, txt, csv or tsv",
+  default: "by the ending of each; jsonl for standard input",
   choices: FORMAT_NAMES,
 };
 export const maxCostOption: OptionSpec = {

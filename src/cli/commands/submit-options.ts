@@ -1,7 +1,9 @@
+import { statSync } from "node:fs";
 import { basename, extname, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { shellWord } from "../../kernel/command-line.ts";
 import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";
@@ -95,6 +97,7 @@ export function readSubmitOptions(context: CommandContext) {
   }
   const shownDir = read.pathOption(options, "output") ?? defaultRunDirectory(files[0] ?? "-");
   if (shownDir === "") throw new ImgbatchError("USAGE", "--output: name a directory.");
+  requireDirectory(resolve(cwd, shownDir), shownDir);
   const isNew = read.flagOption(options, "new");
   const dryRun = read.flagOption(options, "dryRun");
   const isExpanded = read.flagOption(options, "expand");
@@ -122,7 +125,7 @@ export function readSubmitOptions(context: CommandContext) {
     /** The directory for messages: relative if it was typed so. */
     shownDir,
     count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
-    stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
+    format: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
     mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? "image/png",
     metadata: metadataOption(options),
     /** What all lines ask for that do not say so themselves. */
@@ -157,6 +160,21 @@ function typedFlags(options: read.TypedOptions): Record<string, string> {
       return value === undefined ? [] : [[read.flagOf(name), value]];
     }),
   );
+}
+
+/** Throws `USAGE` where a file is in the place of the output directory. */
+export function requireDirectory(dir: string, shownDir: string): void {
+  if (!isFile(dir)) return;
+  const advice = `name a directory, such as --output ${shellWord(`${shownDir}-images`)}`;
+  throw new ImgbatchError("USAGE", `--output: ${shownDir} is a file.`, { param: "--output", advice });
+}
+
+function isFile(path: string): boolean {
+  try {
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
 }
 
 function stemOf(file: string): string | null {

@@ -16,6 +16,7 @@ import {
   type Asked,
   chooseModels,
   firstModel,
+  pinnedQualities,
   type RunModels,
   usedModels,
   usualReferences,
@@ -33,6 +34,7 @@ import {
   type StartedRun,
   type Submissions,
   send,
+  unsentBatches,
 } from "../../runs/send.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget } from "../budget.ts";
@@ -91,7 +93,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       kept,
       limits: options.limits,
       defaultCount: options.count,
-      stdinFormat: options.stdinFormat,
+      format: options.format,
       isStrict: options.isStrict,
       root: context.root,
       hidden: context.hidden,
@@ -113,7 +115,10 @@ async function run(context: CommandContext): Promise<CommandResult> {
         orWithSuccessor(
           inner,
           (successor) =>
-            submit(inner, { ...options, model: successor ?? options.model }, items, { service, submissions }),
+            submitOrFind(inner, { ...options, model: successor ?? options.model }, items, {
+              service,
+              submissions,
+            }),
           isBegun,
         ),
       ),
@@ -171,22 +176,11 @@ async function runHere(
   const { providers } = await serviceToExpect(context, upstream);
   return withRunLock(dir, { clock, signal }, async () => {
     const state = await readRunState(dir);
-    const { request = null } = state ?? {};
-    if (state === null || request === null) return null;
-    const name = options.name ?? request.task_name;
-    const model = firstModel(items, options.model, request.model) ?? request.model;
-    const { default_qualities: qualities = {}, origins = {} } = request;
-    // Without an upstream, nothing else is named than what made it.
+    if (state === null) return null;
     const isNamed = isReal(providers);
-    if (isNamed && !isFrom(Object.values(origins), providers)) return null;
-    const from = { origins, isReal: isNamed || request.images === "real" };
-    const settled = settleItems(items, model, (item) => qualities[item.model ?? model] ?? null);
-    const planned = [false, true].map((shares) =>
-      planOf({ ...options, name }, model, settled, { ...from, shares }),
-    );
-    const count = submittedBatches(state).length;
-    const plan = planned.find(({ chunks }) => state.updates !== undefined || chunks.length === count);
-    if (plan === undefined || plan.inputSha256 !== state.input_sha256) return null;
+    if (isNamed && !isFrom(Object.values(state.request?.origins ?? {}), providers)) return null;
+    const plan = planBefore(options, items, state, { isReal: isNamed });
+    if (plan === null) return null;
     const { outcomeHere } = await import("../../runs/recorded.ts");
     const outcome = await outcomeHere({ dir, state, plan, keepZip }, signal);
     if (outcome === null || (options.retries && outcome.lines.some(isMadeAgain))) return null;
@@ -218,17 +212,90 @@ async function hasEnded(dir: string): Promise<boolean> {
   return state !== null && state.kind === undefined && state.finished_at !== null;
 }
 
+type Parts = { service: ConnectedService; submissions: Submissions };
+
+/** What the models take, or that they are offered, may have changed since an earlier command sent the same prompts. */
+const OF_MODELS: readonly string[] = ["INVALID_INPUT", "BATCH_IMAGE_INVALID_MODEL"];
+
+/**
+ * Submits. Where the prompts do not pass the checks of today, asks first for the batches of the same prompts whose answers
+ * were lost, by their keys: what was made and paid is fetched.
+ */
+async function submitOrFind(
+  context: CommandContext,
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+  parts: Parts,
+): Promise<CommandResult> {
+  try {
+    return await submit(context, options, items, parts);
+  } catch (error) {
+    const mayBeMade = error instanceof ImgbatchError && OF_MODELS.includes(error.code);
+    const isPlain = !options.isNew && !options.dryRun && !options.detach && options.explicitKey === null;
+    const found = mayBeMade && isPlain ? await finishSubmitted(context, options, items, parts) : null;
+    if (found === null) throw error;
+    return found;
+  }
+}
+
+/** Finds the batches of a run by their keys, and finishes it. Null unless it has the same prompts, lost answers, and all of its batches exist. */
+async function finishSubmitted(
+  context: CommandContext,
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+  { service, submissions }: Parts,
+): Promise<CommandResult | null> {
+  const { dir } = options;
+  const { clock, signal, output: reporter } = context;
+  return withRunLock(dir, { clock, signal }, async () => {
+    const state = await readRunState(dir);
+    if (state === null || unsentBatches(state, service).every(({ refused }) => refused)) return null;
+    if (planBefore(options, items, state, { isReal: isReal(service.providers) }) === null) return null;
+    const run = { dir, state, service, clock, reporter, signal, submissions, sharesReferences: true };
+    const started = await send(run).catch((error: unknown) => {
+      signal.throwIfAborted();
+      reporter.detail(`the earlier submission is not there: ${error instanceof Error ? error.message : ""}`);
+      return null;
+    });
+    return started && finishRun(context, service, { ...options, ...started });
+  });
+}
+
+/** Plans these prompts as an earlier command did, with the models and qualities of then; null if the run has others. */
+function planBefore(
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+  state: RunState,
+  named: { isReal: boolean },
+): Plan | null {
+  const { request } = state;
+  if (request === null) return null;
+  const name = options.name ?? request.task_name;
+  const model = firstModel(items, options.model, request.model) ?? request.model;
+  const { default_qualities: qualities = {}, origins = {} } = request;
+  const settled = settleItems(items, model, (item) => qualities[item.model ?? model] ?? null);
+  // Without an upstream, nothing else is named than what made it.
+  const from = { origins, isReal: named.isReal || request.images === "real" };
+  const planned = [false, true].map((shares) =>
+    planOf({ ...options, name }, model, settled, { ...from, shares }),
+  );
+  const count = submittedBatches(state).length;
+  const plan = planned.find(({ chunks }) => state.updates !== undefined || chunks.length === count);
+  return plan?.inputSha256 === state.input_sha256 ? plan : null;
+}
+
 async function submit(
   context: CommandContext,
   options: SubmitOptions,
   items: readonly PromptItem[],
-  { service, submissions }: { service: ConnectedService; submissions: Submissions },
+  { service, submissions }: Parts,
 ): Promise<CommandResult> {
   const { signal, clock, output: reporter } = context;
   if (options.detach && service.kind === "embedded" && !options.dryRun) throw await withoutService(context);
   // The service's first model may be another one by now: a second payment for the same run.
   const earlier = options.isNew ? null : await readRunState(options.dir);
-  const wanted = { named: options.model, earlier: earlier?.request?.model };
+  const { model: before, default_qualities: qualities } = earlier?.request ?? {};
+  const wanted = { named: options.model, earlier: before, qualities };
   const models = await chooseModels(service.http, items, wanted, signal);
   const settled = fitItems(items, models, options.mimeType, options.itemOptions);
   const defaultQualities = Object.fromEntries(
@@ -263,6 +330,7 @@ async function submit(
     ...{ plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent },
     ...{ names, shownDir, limits, isUpdate, adviseUpdate, sharesReferences: shares },
     retries: options.retries,
+    qualities: pinnedQualities([models.first, ...settled.map(models.of)]),
     commandWith: (flags) => commandWith(context.typed, flags),
   };
   const target = { argument: shownDir, run: earlier === null ? null : { dir, state: earlier } };

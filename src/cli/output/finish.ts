@@ -10,6 +10,8 @@ import {
 import { shellWord } from "../../kernel/command-line.ts";
 import { hideApiKeys, safeJson, safeLine, safeResultLine } from "../../kernel/hide-keys.ts";
 import { packageFile } from "../../kernel/package-file.ts";
+import { truncateCodePoints } from "../../kernel/text.ts";
+import { MOST_SHOWN_CHARS } from "../../prompts/problems.ts";
 import type { CommandResult } from "../command.ts";
 import { mayColor, type Terminal } from "../terminal.ts";
 import { adviceFor, NOTHING_TYPED, type Typed } from "./next-step.ts";
@@ -31,8 +33,9 @@ const DEFAULT_STYLE: ErrorStyle = { verbose: false, quiet: false, color: true, t
  */
 export function createFinish(
   terminal: Pick<Terminal, "stdout" | "stderr">,
-  wants: { json: boolean; lines: () => boolean },
+  wants: { json: boolean; lines: () => boolean; argv?: readonly string[] },
 ) {
+  const shorten = shortenerOf(wants.argv ?? []);
   const { stdout, stderr } = terminal;
   let isPrinted = false;
   const print = (document: unknown) => {
@@ -56,17 +59,37 @@ export function createFinish(
     },
     fail: (thrown: unknown, style: ErrorStyle = DEFAULT_STYLE): number => {
       const error = toImgbatchError(thrown);
-      if (wants.json) print(errorDocument(error));
+      if (wants.json) print(shortenedDocument(errorDocument(error), shorten));
       const red = (text: string) =>
         mayColor(stderr, style.color) ? styleText("red", text, { validateStream: false }) : text;
       stderr.write(
         errorLines(error, { ...style, red })
-          .map((line) => `${line}\n`)
+          .map((line) => `${shorten(line)}\n`)
           .join(""),
       );
       return exitCodeOf(error);
     },
   };
+}
+
+/** Returns a function that cuts, in a message, the words of a command line that are too long to be repeated. */
+function shortenerOf(argv: readonly string[]): (message: string) => string {
+  const long = argv
+    .flatMap((word) => [word, word.replace(/^--[a-z-]+=/, ""), word.slice(word.indexOf("=") + 1)])
+    .flatMap((word) => [word, JSON.stringify(word).slice(1, -1), shellWord(word)])
+    .filter((word) => word.length > MOST_SHOWN_CHARS)
+    .sort((a, b) => b.length - a.length);
+  return (message) =>
+    long.reduce(
+      (text, word) => text.replaceAll(word, () => `${truncateCodePoints(word, MOST_SHOWN_CHARS - 1)}…`),
+      message,
+    );
+}
+
+function shortenedDocument(document: ReturnType<typeof errorDocument>, shorten: (text: string) => string) {
+  const { message, details, ...error } = document.error;
+  const shown = { ...error, message: shorten(message), ...(details && { details: details.map(shorten) }) };
+  return { ...document, error: shown };
 }
 
 /** Converts anything that was thrown to an error of the catalogue. */

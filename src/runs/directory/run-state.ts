@@ -144,7 +144,7 @@ export async function readRunState(dir: string, advice = withoutRunState()): Pro
     data = readFileSync(path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    if (code === "ENOENT" || code === "ENOTDIR" || code === "ENAMETOOLONG") return null;
     throw new ImgbatchError("SAVE_FAILED", `Could not read ${path} (${code}).`, { cause: error });
   }
   const { parseRunState } = await import("./run-state-schema.ts");

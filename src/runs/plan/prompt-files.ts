@@ -1,11 +1,16 @@
 import { createReadStream } from "node:fs";
-import { dirname, relative, resolve } from "node:path";
+import { readdir } from "node:fs/promises";
+import { basename, dirname, extname, join, relative, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { programName, shellWord } from "../../kernel/command-line.ts";
+import { didYouMean } from "../../kernel/did-you-mean.ts";
+import { truncateCodePoints } from "../../kernel/text.ts";
 import type { RowSource } from "../../prompts/check-row.ts";
 import { type Options, optionFields } from "../../prompts/options.ts";
-import type { FileLine } from "../../prompts/problems.ts";
+import { type FileLine, MOST_SHOWN_CHARS } from "../../prompts/problems.ts";
 import { PromptReader, type ReaderRules, type ReadPrompt } from "../../prompts/prompt-reader.ts";
 import type { Variant } from "../../prompts/variables.ts";
+import { RUN_STATE_FILE } from "../directory/run-state.ts";
 import { loadReference, type PromptReference } from "./reference-files.ts";
 import { type PromptText, Spool, textOf } from "./spool.ts";
 import { readListFile } from "./variable-lists.ts";
@@ -101,15 +106,47 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
   const baseDir = baseOf(source);
   const bytes = isStdin ? source.stdin() : createReadStream(path, { highWaterMark: PIECE_BYTES });
   try {
-    for await (const prompt of reader.read(file, bytes, isStdin ? (rules.stdinFormat ?? null) : null))
+    for await (const prompt of reader.read(file, bytes, rules.format ?? null))
       await keep(prompt, baseDir, input);
   } catch (error) {
     const code = systemCode(error);
     // The input is not wrong: reading was interrupted, or the disk for temporary files is full.
     if (code === null) throw error;
-    const message = code === "ENOENT" ? "no such file" : `cannot be read (${code})`;
+    const message =
+      code === "ENOENT" || code === "ENAMETOOLONG"
+        ? `no such file${await nearFile(source)}`
+        : code === "EISDIR"
+          ? await directoryProblem(source)
+          : `cannot be read (${code})`;
     reader.problems.add({ file, line: null }, null, message);
   }
+}
+
+const PROMPT_FILE = /\.(jsonl|ndjson|json|txt|csv|tsv)$/i;
+
+/** Says what was meant by a file that is not there: one beside it with nearly the same name, or a prompt. */
+async function nearFile({ name, cwd }: PromptSource): Promise<string> {
+  const path = resolve(cwd, name);
+  const entries = await readdir(dirname(path)).catch(() => []);
+  const stem = (file: string) => basename(file, extname(file)).toLowerCase();
+  const near =
+    didYouMean(basename(path), entries) ??
+    entries.find((entry) => PROMPT_FILE.test(entry) && stem(entry) === stem(path));
+  if (near !== null && near !== undefined) return `; did you mean ${shellWord(join(dirname(name), near))}?`;
+  if (!/\s/.test(name) || PROMPT_FILE.test(name)) return "";
+  const words = truncateCodePoints(name, MOST_SHOWN_CHARS, "…");
+  return `; to make an image of these words: ${programName()} generate ${shellWord(words)}`;
+}
+
+/** Says which prompt file of a directory was meant. */
+async function directoryProblem({ name, cwd }: PromptSource): Promise<string> {
+  const entries = (await readdir(resolve(cwd, name)).catch(() => [])).sort();
+  if (entries.includes(RUN_STATE_FILE))
+    return `is the output directory of a run: name its prompt file; ${programName()} retry ${shellWord(name)} makes its failed images again`;
+  const file = entries.find((entry) => PROMPT_FILE.test(entry));
+  if (file !== undefined) return `is a directory; name a file in it, such as ${shellWord(join(name, file))}`;
+  const hasImages = entries.some((entry) => /\.(png|jpe?g|webp)$/i.test(entry));
+  return `is a directory; name a prompt file${hasImages ? `, and the images with --images ${shellWord(name)}` : ""}`;
 }
 
 /** Returns the directory from which paths in the prompts lead. */

@@ -5,8 +5,10 @@ import { measureImage, missingEnd } from "../../contract/image-structure.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { liesInOne, realPathBelow } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ReferenceSpec } from "../../prompts/check-row.ts";
 import {
+  MOST_SHOWN_CHARS,
   NOT_AN_IMAGE,
   NOT_BASE64,
   OTHER_TYPE,
@@ -64,19 +66,20 @@ export async function loadReference(
     return null;
   }
   const path = resolve(baseDir, spec.path);
+  const shown = truncateCodePoints(spec.path, MOST_SHOWN_CHARS, "…");
   const real = root === undefined ? path : await realPathBelow(root, path);
   if (real === null || (await liesInOne(hidden, real))) {
     const problem = real === null ? `leads out of ${root}; copy it there` : "belongs to imgbatch itself";
-    report(spec.field, `${spec.path} ${problem}`);
+    report(spec.field, `${shown} ${problem}`);
     return null;
   }
   const facts = await readImageFile(path, limits.referenceImageBytes);
   if (typeof facts === "string") {
-    report(spec.field, `${spec.path} ${facts}`);
+    report(spec.field, `${shown} ${facts}`);
     return null;
   }
   const { header } = facts;
-  if (header === null) report(spec.field, `${spec.path} ${OTHER_TYPE}`);
+  if (header === null) report(spec.field, `${shown} ${OTHER_TYPE}`);
   return header === null ? null : toReference(spec, { ...facts, header, source: { path } });
 }
 

@@ -91,7 +91,11 @@ function splitAtCommas(text: string): string[] {
  * Finds the files of `--images`: a file, a directory, or a directory with an ending (`photos/*.jpg`), in the order of
  * their bytes. Throws `USAGE` if there are none.
  */
-export async function readImages(pattern: string, cwd: string): Promise<Variable> {
+export async function readImages(
+  pattern: string,
+  cwd: string,
+  note: (remark: string) => void = () => {},
+): Promise<Variable> {
   const path = resolve(cwd, pattern);
   const wrong = (problem: string) =>
     new ImgbatchError("USAGE", `--images ${pattern}: ${problem}.`, { param: "--images" });
@@ -100,7 +104,7 @@ export async function readImages(pattern: string, cwd: string): Promise<Variable
   if (kind === null && !/^\*(\.[^*?[\]]+)?$/.test(wanted))
     throw wrong("name a file, a directory, or a directory and an ending in quotes, such as 'photos/*.jpg'");
   const directory = kind?.isDirectory() ? path : dirname(path);
-  const ending = wanted.slice(1).toLowerCase();
+  const ending = kind === null ? wanted.slice(1).toLowerCase() : "";
   let files: string[];
   if (kind?.isFile()) files = [path];
   else {
@@ -111,15 +115,27 @@ export async function readImages(pattern: string, cwd: string): Promise<Variable
         );
       },
     );
-    const isWanted = (name: string) =>
-      kind === null ? name.toLowerCase().endsWith(ending) : /\.(png|jpe?g|webp)$/i.test(name);
-    const names = entries.filter((entry) => !entry.isDirectory()).map(({ name }) => name);
+    const all = entries.filter((entry) => !entry.isDirectory()).map(({ name }) => name);
+    const names = all.filter((name) => !name.startsWith(".") && name.toLowerCase().endsWith(ending));
+    const isImage = (name: string) => /\.(png|jpe?g|webp)$/i.test(name);
+    const others = names.filter((name) => ending === "" && !isImage(name));
+    if (others.length > 0 && others.length < names.length) note(`--images ${pattern}: ${leftOut(others)}`);
     files = names
-      .filter((name) => !name.startsWith(".") && isWanted(name))
+      .filter((name) => !others.includes(name))
       .sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))
       .map((name) => join(directory, name));
-    if (files.length === 0) throw wrong(`none of the ${counted(names.length, "file")} in ${directory} fits`);
+    if (files.length === 0) throw wrong(`none of the ${counted(all.length, "file")} in ${directory} fits`);
   }
   const values: VariableValue[] = files.map((image) => ({ text: basename(image, extname(image)), image }));
   return { name: "image", values, isList: true };
+}
+
+const MOST_NAMED = 4;
+
+/** `left out 6 files that are no PNG, JPEG or WebP by their endings: a.txt, b.heic, c.pdf, d.md, …`. */
+function leftOut(names: readonly string[]): string {
+  const shown = names.slice(0, MOST_NAMED).join(", ");
+  const more = names.length > MOST_NAMED ? ", …" : "";
+  const are = names.length === 1 ? "is" : "are";
+  return `left out ${counted(names.length, "file")} that ${are} no PNG, JPEG or WebP by the ending: ${shown}${more}`;
 }

@@ -65,7 +65,7 @@ it("a line that no request has room for is named, is not held, and the others ar
 
 it("[FILE-2] of very many problems the first are shown, and how many more there are", async () => {
   const lines = async function* () {
-    for (let i = 0; i < 1000; i++) yield Buffer.from("nonsense\n");
+    for (let i = 0; i < 1000; i++) yield Buffer.from("{nonsense}\n");
   };
   const found = await problemsOf(lines, "p.jsonl");
   expect(found).toHaveLength(201);

@@ -1,11 +1,12 @@
 import { createReadStream } from "node:fs";
-import { readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { PromptReader, type ReaderRules } from "../../../src/prompts/prompt-reader.ts";
 import { type PromptItem, readPromptFiles } from "../../../src/runs/plan/prompt-files.ts";
 import { textOf } from "../../../src/runs/plan/spool.ts";
+import { readImages } from "../../../src/runs/plan/variable-lists.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 type Files = Record<string, string | Uint8Array>;
@@ -366,4 +367,295 @@ it("lines that cannot be decoded are reported also where the first row ends the 
     expect.stringMatching(/^p\.csv:1: is not valid UTF-8/),
     expect.stringMatching(/^p\.csv:2: the first row must name/),
   ]);
+});
+
+const openai = (body: object, more: object = {}) =>
+  JSON.stringify({ custom_id: "r-1", method: "POST", url: "/v1/images/generations", body, ...more });
+const gemini = (request: object, more: object = {}) => JSON.stringify({ key: "r-1", request, ...more });
+const turn = (...parts: object[]) => ({ contents: [{ parts }] });
+const PIXEL =
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+it("lines of a vendor's batch file are read as prompts", async () => {
+  const lines = [
+    openai({
+      model: "gpt-image-2",
+      prompt: "a fox",
+      n: 2,
+      size: "1536x1024",
+      quality: "high",
+      response_format: "b64_json",
+    }),
+    openai({ prompt: "an owl", size: "auto", background: "transparent", seed: null }, { custom_id: "r-2" }),
+    gemini(
+      {
+        ...turn(
+          { text: "a cat" },
+          { inlineData: { mimeType: "image/png", data: PIXEL } },
+          { text: "in ink" },
+        ),
+        model: "models/gemini-2.5-flash-image",
+        generationConfig: {
+          responseModalities: ["TEXT", "IMAGE"],
+          imageConfig: { aspectRatio: "16:9", imageSize: "2K" },
+          seed: 7,
+        },
+      },
+      { key: "r-3" },
+    ),
+    gemini({ ...turn({ text: "a dog" }), generation_config: { candidate_count: 2 } }, { key: 4 }),
+  ];
+  const { items } = await read({ "p.jsonl": lines.join("\n") });
+  expect(
+    items.map(({ fileLine: _, number: __, metadata: ___, references, ...item }) => [item, references.length]),
+  ).toEqual([
+    [
+      {
+        customId: "r-1",
+        prompt: "a fox",
+        model: "gpt-image-2",
+        outputCount: 2,
+        size: "1K",
+        aspectRatio: "3:2",
+        quality: "high",
+      },
+      0,
+    ],
+    [{ customId: "r-2", prompt: "an owl", outputCount: 1, background: "transparent" }, 0],
+    [
+      {
+        customId: "r-3",
+        prompt: "a cat\n\nin ink",
+        model: "gemini-2.5-flash-image",
+        outputCount: 1,
+        aspectRatio: "16:9",
+        size: "2K",
+        seed: 7,
+      },
+      1,
+    ],
+    [{ customId: "4", prompt: "a dog", outputCount: 2 }, 0],
+  ]);
+});
+
+it.each([
+  [openai({ prompt: "a fox", moderation: "low" }), "body.moderation: cannot be asked for"],
+  [
+    openai({ prompt: "a fox", output_format: "webp" }),
+    "body.output_format: is chosen for the whole run: --mime-type",
+  ],
+  [openai({ prompt: "a fox", response_format: "url" }), 'body.response_format: "url": images come as files'],
+  [openai({ prompt: "a fox", size: "1000x300" }), 'body.size: "1000x300": write pixels'],
+  [openai({ prompt: "a fox" }, { url: "/v1/chat/completions" }), 'url: "/v1/chat/completions": lines for'],
+  [openai({ prompt: "a fox" }, { method: "GET" }), 'method: "GET": lines of POST'],
+  [openai({ prompt: "a fox" }, { priority: 1 }), "priority: cannot be asked for"],
+  [gemini({ ...turn({ text: "a fox" }), systemInstruction: {} }), "request.systemInstruction: cannot be"],
+  [gemini({ ...turn({ text: "a fox" }), tools: [{}] }), "request.tools: cannot be"],
+  [
+    gemini({ ...turn({ text: "a fox" }), generationConfig: { temperature: 1 } }),
+    "request.generationConfig.temperature: cannot",
+  ],
+  [
+    gemini({ ...turn({ text: "a fox" }), generation_config: { image_config: { x: 1 } } }),
+    "request.generation_config.image_config.x: cannot",
+  ],
+  [
+    gemini({ contents: [{ parts: [{ text: "a" }] }, { role: "model", parts: [] }] }),
+    "request.contents: a conversation",
+  ],
+  [
+    gemini(turn({ fileData: { fileUri: "x" } }, { text: "a fox" })),
+    "request.contents[0].parts[0]: holds neither",
+  ],
+])("what a line of a batch file holds beyond a prompt is an error with its field", async (line, problem) => {
+  const [found, ...others] = await problems({ "p.jsonl": line });
+  expect(found).toContain(`p.jsonl:1: ${problem}`);
+  expect(others).toEqual([]);
+});
+
+it.each([
+  ["YAML", "p.yaml", "- prompt: a fox\n- prompt: an owl\n", "is YAML, which is not read"],
+  ["YAML with a head", "p.yml", "---\nprompts:\n  - a fox\n", "is YAML, which is not read"],
+  ["Markdown", "p.md", "# Prompts\n\n- a fox\n- an owl\n", "is Markdown, which is not read"],
+  ["a Markdown table", "p.md", "| prompt |\n|---|\n| a fox |\n", "is Markdown, which is not read"],
+  [
+    "JSON over lines",
+    "p.json",
+    '{\n  "prompt": "a fox"\n}\n',
+    "is JSON over several lines, which is not read",
+  ],
+  ["HTML", "p.html", "<html>\n<body>a fox\n", "is HTML or XML, which is not read"],
+  ["RTF", "p.rtf", "{\\rtf1\\ansi\na fox\\par\n", "is a text of an office program, which is not read"],
+  [
+    "plain text",
+    "p.prompts",
+    "a fox\nan owl\n",
+    "is not JSON lines; for a prompt a line use .txt or --format txt",
+  ],
+])(
+  "a file that is %s has one problem, which names the form and the way out",
+  async (_, name, text, problem) => {
+    const [found, ...others] = await problems({ [name]: text });
+    expect(found).toContain(`${name}: ${problem}`);
+    expect(others).toEqual([]);
+  },
+);
+
+it("a format that is named holds for every file", async () => {
+  const { items } = await read({ "p.list": "a fox\nan owl\n", "p.jsonl": "a cat\n" }, { format: "txt" });
+  expect(promptsOf(items)).toEqual(["a fox", "an owl", "a cat"]);
+});
+
+it.each([
+  ["n", "is called output_count here"],
+  ["num_images", "is called output_count here"],
+  ["batch_size", "is called output_count here"],
+  ["ar", "is called aspect_ratio here"],
+  ["negative", "is called negative_prompt here"],
+  ["image_url", "is called reference_images here"],
+  ["input_image", "is called reference_images here"],
+  ["steps", "there is no such option here"],
+  ["guidance_scale", "there is no such option here"],
+])("the field %s of another program is an error of its line, and in a table a note", async (name, advice) => {
+  expect(await problems({ "p.jsonl": JSON.stringify({ prompt: "a fox", [name]: 2 }) })).toEqual([
+    `p.jsonl:1: ${name}: ${advice}; or keep it for the results: "metadata": {"${name}": …}`,
+  ]);
+  const { notes } = await read({ "p.csv": `prompt,${name}\na fox,2\nan owl,\na cat,4\n` });
+  expect(notes).toEqual([`p.csv: ${name} ${advice}; the column is kept as metadata (2 rows)`]);
+  const used = {
+    "p.jsonl": JSON.stringify({ prompt: `a fox, {{${name}}}`, [name]: 2, metadata: { [name]: 1 } }),
+  };
+  expect((await read(used)).notes).toEqual([]);
+});
+
+it("width with height asks for a size, and one of them alone may be anything", async () => {
+  expect(await problems({ "p.jsonl": '{"prompt":"a fox","width":1024,"height":576}' })).toEqual([
+    expect.stringContaining("p.jsonl:1: width: is called aspect_ratio and size here"),
+    expect.stringContaining("p.jsonl:1: height: is called aspect_ratio and size here"),
+  ]);
+  const { items } = await read({ "p.jsonl": '{"prompt":"a fox","width":30}' });
+  expect(items[0]?.metadata).toBe('{"width":30}');
+});
+
+it("options of other programs in prompts stay text, with a count for each; strict reading refuses them", async () => {
+  const text = [
+    "a lighthouse at night --ar 2:3 --seed 77",
+    "/imagine prompt: a red fox in the snow --ar 16:9 --v 6.1 --no text",
+    '--prompt "an owl" --negative_prompt "text" --width 768 --steps 20',
+    "a {red|grey} fox in __season__, (fluffy:1.2) \u2014ar 3:2",
+    "a sign -- 'well--done', at 10:30 (ratio 16:9), a {b} and snake_case__name",
+  ].join("\n");
+  const { items, notes } = await read({ "p.txt": text });
+  expect(promptsOf(items)).toEqual(text.split("\n"));
+  const [note = "", ...others] = notes;
+  expect(others).toEqual([]);
+  expect(note.replace(/^options of other programs stay text of the prompt: /, "").split("; ")).toEqual([
+    "--ar (ours: aspect_ratio) in 3 lines",
+    "--seed (ours: seed) in 1 line",
+    "/imagine (ours: leave it out) in 1 line",
+    "--v (ours: model) in 1 line",
+    "--no (ours: negative_prompt) in 1 line",
+    "--prompt (ours: the line itself is the prompt) in 1 line",
+    "--negative_prompt (ours: negative_prompt) in 1 line",
+    "--width (ours: aspect_ratio and size) in 1 line",
+    "--steps (ours: there is none here) in 1 line",
+    '{a|b} (ours: "vars" in the line, or --var) in 1 line',
+    "__list__ (ours: {{list}} with --var list=@FILE) in 1 line",
+    "(word:1.2) (ours: say in words what matters) in 1 line",
+  ]);
+  expect(await problems({ "p.txt": text }, { isStrict: true })).toContain(
+    "p.txt:1: prompt: --ar is for another program, and stays text here; ours: aspect_ratio",
+  );
+});
+
+it("seeds reach to 4294967295, and -1 is told what stands for any", async () => {
+  const line = (seed: number, output_count = 1) => ({
+    "p.jsonl": JSON.stringify({ prompt: "a fox", seed, output_count }),
+  });
+  expect((await read(line(3735928559))).items[0]?.seed).toBe(3735928559);
+  expect(await problems(line(-1))).toEqual(["p.jsonl:1: seed: -1: leave it out for any seed"]);
+  expect(await problems(line(2 ** 32))).toEqual([
+    "p.jsonl:1: seed: 4294967296: write a whole number from 0 to 4294967295",
+  ]);
+  expect(await problems(line(2 ** 32 - 2, 3))).toEqual([
+    "p.jsonl:1: seed: 4294967294: the last of 3 images would have a seed above 4294967295",
+  ]);
+  expect((await read(line(2 ** 32 - 2, 2))).items).toHaveLength(1);
+});
+
+it("a data URL is taken as a reference image, in each place for one", async () => {
+  const url = `data:image/png;base64,${PIXEL}`;
+  const { items } = await read({
+    "p.jsonl": JSON.stringify({
+      prompt: "in autumn",
+      reference_images: [url, { path: url, id: "a" }, { data: url }],
+    }),
+    "p.csv": `prompt,reference_images\nin spring,${url.replace(",", "%2C").replace("%2C", ",")}\n`.replace(
+      url,
+      `"${url}; ${url}"`,
+    ),
+  });
+  expect(items.map(({ references }) => references.length)).toEqual([3, 2]);
+  expect(
+    await problems({ "p.jsonl": '{"prompt":"x","reference_images":["data:image/png,%89PNG"]}' }),
+  ).toEqual([
+    "p.jsonl:1: reference_images[0]: is a data URL that is not Base64; write data:image/png;base64,…",
+  ]);
+});
+
+it("a problem repeats no more than 200 characters of what was written", async () => {
+  const long = "x".repeat(50_000);
+  const found = await problems({
+    "p.jsonl": [
+      JSON.stringify({ prompt: "a", output_count: long }),
+      JSON.stringify({ prompt: "a", reference_images: [`${long}.png`] }),
+      JSON.stringify({ prompt: "a", reference_images: [`https://${long}.png`] }),
+      JSON.stringify({ prompt: "a", aspect_ratio: long, model: long, quality: long }),
+      JSON.stringify({ prompt: "a", metadata: long }),
+      JSON.stringify({ prompt: "a", [`promt${long}`]: 1, vars: { [long]: "y" } }),
+    ].join("\n"),
+  });
+  for (const problem of found) expect(problem.length).toBeLessThan(600);
+});
+
+it("of a directory of pictures, other files are left out with a note, also where a pattern names all", async () => {
+  const dir = await tempDir();
+  const names = ["a.png", "b.jpg", "c.heic", "d.txt", "e.pdf", "f.mov", "g.tif"];
+  for (const name of names) await writeFile(join(dir, name), "");
+  for (const pattern of [dir, join(dir, "*")]) {
+    const notes: string[] = [];
+    const { values } = await readImages(pattern, "/", (remark) => notes.push(remark));
+    expect(values.map(({ text }) => text)).toEqual(["a", "b"]);
+    expect(notes).toEqual([
+      `--images ${pattern}: left out 5 files that are no PNG, JPEG or WebP by the ending: c.heic, d.txt, e.pdf, f.mov, …`,
+    ]);
+  }
+});
+
+it("a file that is not there, and a directory in its place, name what was meant", async () => {
+  const cwd = await tempDir();
+  await writeFile(join(cwd, "prompts.jsonl"), '{"prompt":"a fox"}');
+  await mkdir(join(cwd, "run"));
+  await writeFile(join(cwd, "run", "imgbatch.json"), "{}");
+  await mkdir(join(cwd, "photos"));
+  await writeFile(join(cwd, "photos", "a.png"), "");
+  const problemOf = async (name: string) => {
+    const sources = [{ name, cwd, stdin: async function* () {} }];
+    const error = await readPromptFiles(sources, { limits: DEFAULT_LIMITS, defaultCount: 1 }).catch(
+      (thrown) => thrown,
+    );
+    return error.details.join("\n");
+  };
+  expect(await problemOf("prompt.jsonl")).toBe("prompt.jsonl: no such file; did you mean prompts.jsonl?");
+  expect(await problemOf("prompts.csv")).toBe("prompts.csv: no such file; did you mean prompts.jsonl?");
+  expect(await problemOf("a red fox")).toMatch(
+    /no such file; to make an image of these words: .*generate 'a red fox'$/,
+  );
+  expect(await problemOf(".")).toBe(".: is a directory; name a file in it, such as prompts.jsonl");
+  expect(await problemOf("run")).toMatch(
+    /^run: is the output directory of a run: name its prompt file; .*retry run makes/,
+  );
+  expect(await problemOf("photos")).toBe(
+    "photos: is a directory; name a prompt file, and the images with --images photos",
+  );
 });

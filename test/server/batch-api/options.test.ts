@@ -59,7 +59,7 @@ it("[OPT-2] an option that the model does not take, and one that is none, are re
     [{ image_size: "8K" }, "image_size", "the model takes 1K, 2K, 4K"],
     [{ quality: "best" }, "quality", "the model takes low, medium, high"],
     [{ background: "pink" }, "background", "the model takes transparent, opaque, auto"],
-    [{ seed: -1 }, "seed", "must be a whole number from 0 to 2147483647"],
+    [{ seed: -1 }, "seed", "must be a whole number from 0 to 4294967295"],
     [{ seed: 1.5 }, "seed", "must be a whole number"],
     [{ negative_prompt: 5 }, "negative_prompt", "must be a text"],
     [{ qualty: "low" }, "qualty", "did you mean quality?"],

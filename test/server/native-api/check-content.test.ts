@@ -35,9 +35,9 @@ const config = (generationConfig: unknown) => ({
 it("[OPT-8] takes a seed for a model that does", async () => {
   const seeded = (seed: unknown) => config({ responseModalities: ["IMAGE"], imageConfig: {}, seed });
   const nothing = { quality: null, background: null, negativePrompt: null };
-  expect((await check(seeded(2 ** 31 - 1))).asked).toEqual({ ...nothing, seed: 2 ** 31 - 1 });
+  expect((await check(seeded(2 ** 32 - 1))).asked).toEqual({ ...nothing, seed: 2 ** 32 - 1 });
   expect(await check(seeded(null))).not.toHaveProperty("asked");
-  for (const wrong of [-1, 1.5, 2 ** 31, "7"])
+  for (const wrong of [-1, 1.5, 2 ** 32, "7"])
     await expect(check(seeded(wrong))).rejects.toMatchObject({ param: "generationConfig.seed" });
   await expect(check(seeded(7), LITE)).rejects.toMatchObject({ param: "generationConfig.seed" });
 });

@@ -39,11 +39,11 @@ describe("the options of an image", () => {
         n: 3,
         quality: "hd",
         background: "transparent",
-        seed: 2 ** 31 - 2,
+        seed: 2 ** 32 - 2,
       }),
     );
     expect(made).toMatchObject({ quality: "high", background: "transparent", output_format: "png" });
-    const seeds = [2 ** 31 - 2, 2 ** 31 - 1, 0];
+    const seeds = [2 ** 32 - 2, 2 ** 32 - 1, 0];
     expect(provider.requests.map(({ seed, asked }) => ({ seed, asked }))).toEqual(
       seeds.map((seed) => ({
         seed,
@@ -112,7 +112,7 @@ describe("the options of an image", () => {
       [{ background: "pink" }, "background"],
       [{ seed: -1 }, "seed"],
       [{ seed: 1.5 }, "seed"],
-      [{ seed: 2 ** 31 }, "seed"],
+      [{ seed: 2 ** 32 }, "seed"],
     ] as const)
       expect(await refusalOf(await generate(service, { prompt: "x", ...wrong }))).toEqual([
         400,

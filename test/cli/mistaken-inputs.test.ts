@@ -1,0 +1,92 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { expect, it } from "vitest";
+import { createInProcessCli } from "../support/cli-in-process.ts";
+
+it("what looks like an option and is a prompt is told about --", async () => {
+  const cli = await createInProcessCli();
+  for (const prompt of ["--ar 16:9 a fox", "-v 6 a fox"]) {
+    const { code, stderr, stdout } = await cli.run(["generate", prompt]);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toContain(
+      `${JSON.stringify(prompt)} looks like an option; where it is a text, put -- before it: `,
+    );
+    expect(stderr).toContain(`generate -- '${prompt}'`);
+  }
+  expect(cli.fake.requests).toEqual([]);
+});
+
+it("a prompt that is the name of a file is refused with the commands for the file", async () => {
+  const cli = await createInProcessCli();
+  writeFileSync(cli.path("prompts.jsonl"), '{"prompt":"a fox"}');
+  writeFileSync(cli.path("fox.png"), "");
+  const file = await cli.run(["generate", "prompts.jsonl"]);
+  expect(file.code).toBe(2);
+  expect(file.stderr).toContain("prompts.jsonl is a file, not a prompt.");
+  expect(file.stderr).toMatch(/submit prompts\.jsonl \(or, .*generate --file prompts\.jsonl\)/);
+  expect((await cli.run(["generate", "fox.png"])).stderr).toContain("edit the file with --image fox.png");
+  expect(cli.fake.requests).toEqual([]);
+  expect((await cli.run(["generate", "a fox.png", "-o", "made.png"])).code).toBe(0);
+});
+
+it("a prompt, a directory, or a name that is nearly a file, in place of a prompt file, names the right command", async () => {
+  const cli = await createInProcessCli();
+  writeFileSync(cli.path("prompts.jsonl"), '{"prompt":"a fox"}');
+  mkdirSync(cli.path("album"));
+  for (const [name, advice] of [
+    ["a red fox", /a red fox: no such file; to make an image of these words: .*generate 'a red fox'/],
+    ["promts.jsonl", /promts\.jsonl: no such file; did you mean prompts\.jsonl\?/],
+    ["album", /album: is a directory; name a prompt file/],
+  ] as const) {
+    const { code, stderr } = await cli.run(["submit", name]);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(advice);
+  }
+});
+
+it("a file in place of the output directory is refused with one that is free, before anything is sent", async () => {
+  const cli = await createInProcessCli();
+  writeFileSync(cli.path("prompts.jsonl"), '{"prompt":"a fox"}');
+  writeFileSync(cli.path("out"), "notes");
+  for (const command of [
+    ["submit", "prompts.jsonl", "-o", "out"],
+    ["generate", "--file", "prompts.jsonl", "-o", "out"],
+  ]) {
+    const { code, stderr } = await cli.run(command);
+    expect(code).toBe(2);
+    expect(stderr).toContain("--output: out is a file.");
+    expect(stderr).toContain("--output out-images");
+  }
+  expect(cli.fake.requests).toEqual([]);
+});
+
+it("no message repeats more than 200 characters of what was typed, and no batch has so long an id", async () => {
+  const cli = await createInProcessCli();
+  const long = "x".repeat(3000);
+  const named = await cli.run(["status", long]);
+  expect(named.code).toBe(10);
+  expect(named.stderr).not.toContain("x".repeat(201));
+  const document = (await cli.run(["status", long, "--json"])).json();
+  expect(document.error?.message).not.toContain("x".repeat(201));
+  for (const args of [
+    ["cancel", long],
+    ["wait", `dir/${long}`],
+    ["submit", `${long}.jsonl`],
+    ["submit", "p.jsonl", "--size", long],
+    ["submit", "p.jsonl", `--size=${long}`],
+    ["generate", "x", `--${long}`],
+    ["generate", "x", "-o", `${long}.png`],
+    ["models", "--config", long],
+    [long],
+  ]) {
+    const { code, stderr } = await cli.run(args);
+    expect([args[0], code === 0 || code === 1]).toEqual([args[0], false]);
+    expect(stderr).not.toContain("x".repeat(201));
+  }
+});
+
+it("a prompt file that is called - is read by its path", async () => {
+  const cli = await createInProcessCli();
+  writeFileSync(cli.path("-"), '{"prompt":"a fox"}');
+  const { code, stderr } = await cli.run(["generate", "--file", "./-", "-o", "out"]);
+  expect([code, stderr.includes("1 of 1 images")]).toEqual([0, true]);
+});
