@@ -25,7 +25,7 @@ export function readEnvironment(): Environment {
   const { env } = process;
   return {
     baseUrl: env.IMGBATCH_BASE_URL || undefined,
-    apiKey: env.IMGBATCH_API_KEY || undefined,
+    apiKey: env.IMGBATCH_API_KEY?.trim() || undefined,
     dataDirectory: env.IMGBATCH_DATA || undefined,
   };
 }
@@ -53,9 +53,9 @@ export function readStorageEnvironment(env: NodeJS.ProcessEnv = process.env): St
     databaseSslMode: env.PGSSLMODE || undefined,
     databaseSslRootCert: env.PGSSLROOTCERT || undefined,
     aws: {
-      accessKeyId: env.AWS_ACCESS_KEY_ID || undefined,
-      secretAccessKey: env.AWS_SECRET_ACCESS_KEY || undefined,
-      sessionToken: env.AWS_SESSION_TOKEN || undefined,
+      accessKeyId: env.AWS_ACCESS_KEY_ID?.trim() || undefined,
+      secretAccessKey: env.AWS_SECRET_ACCESS_KEY?.trim() || undefined,
+      sessionToken: env.AWS_SESSION_TOKEN?.trim() || undefined,
     },
   };
 }
@@ -83,9 +83,23 @@ export function nameFontConfiguration(file: string): () => void {
   };
 }
 
-/** Returns the value of a variable that holds a secret; null when it is not set or empty. */
+/**
+ * Returns the value of a variable that holds a secret, without the white space and the byte order mark that files and
+ * terminals leave at its ends; null when it is not set or empty.
+ */
 export function secretOf(name: string): string | null {
-  return process.env[name] || null;
+  return process.env[name]?.trim() || null;
+}
+
+const USER_DIRECTORIES = ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"];
+
+/**
+ * Removes those of the user's directories that are no absolute paths, such as an empty `HOME`, so that the defaults of the
+ * system count (XDG Base Directory Specification: a relative path is to be ignored). Call it before anything reads them.
+ */
+export function ignoreRelativeDirectories(env: NodeJS.ProcessEnv = process.env): void {
+  if (process.platform === "win32") return;
+  for (const name of USER_DIRECTORIES) if (!env[name]?.startsWith("/")) delete env[name];
 }
 
 /** This process's environment with more variables, for a child. Those that are undefined are left out. */

@@ -1,4 +1,4 @@
-import { readActionsEnvironment } from "../environment.ts";
+import { ignoreRelativeDirectories, readActionsEnvironment } from "../environment.ts";
 import { readVersion } from "../kernel/package-file.ts";
 import type { LoadView } from "./command.ts";
 
@@ -13,6 +13,7 @@ export async function main(loadView: LoadView): Promise<void> {
     process.exitCode = 0;
     return;
   }
+  ignoreRelativeDirectories();
   const { runCli } = await import("./run-cli.ts");
   let writeCommand: ((text: string) => void) | undefined;
   if (readActionsEnvironment() !== null) {

@@ -35,6 +35,8 @@ const LONGEST_ASKED_MS = 60 * MINUTE_MS;
 
 /** For how long polls may fail in a row, in ms without the pauses that the service asks for. */
 const PATIENCE_MS = 8 * MINUTE_MS;
+/** For how long polls may fail in a row whatever pauses the service asks for, unless a time limit ends them before. */
+const MOST_PATIENCE_MS = 24 * 60 * MINUTE_MS;
 /** The pauses after polls that failed. */
 const BACKOFF = { baseMs: 1_000, capMs: 60_000 };
 
@@ -74,6 +76,7 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
       : () => options.intervalMs ?? 0;
   let failures = 0;
   let untilMs = 0;
+  let latestMs = 0;
   for (let looks = 0; ; looks++) {
     let askedForMs: number | null;
     let delayMs: number;
@@ -89,11 +92,14 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
       failures++;
       const isElsewhere = isFromElsewhere(error);
       if (!mayPass(error) && !isElsewhere) throw error;
-      if (failures === 1) untilMs = clock.nowMs() + PATIENCE_MS;
+      if (failures === 1) {
+        untilMs = clock.nowMs() + PATIENCE_MS;
+        latestMs = clock.nowMs() + MOST_PATIENCE_MS;
+      }
       if (clock.nowMs() >= untilMs) throw isElsewhere ? notTheService(error) : error;
       askedForMs = withinReason(error.retryAfterMs ?? null, options.isLocal);
       delayMs = Math.max(usualMs(), backoffMs(failures, BACKOFF, random));
-      untilMs += askedForMs ?? 0;
+      untilMs = Math.min(untilMs + (askedForMs ?? 0), latestMs);
       options.onFailure?.(error, askedForMs ?? delayMs, untilMs);
     }
     if (askedForMs !== null) limiter?.keepQuiet(askedForMs);

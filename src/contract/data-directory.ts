@@ -38,6 +38,23 @@ export function secretVariables(entry: ProviderEntry): string[] {
   return names.filter((name) => name !== null);
 }
 
+/** Says which characters of a key no header can carry, with the place that the key comes from; null for any other key. */
+export function keyProblem(place: string, key: string): string | null {
+  const strange = [...new Set(key.match(/[^\x21-\x7e]/gu) ?? [])].slice(0, 3);
+  const codes = strange.map(
+    (char) => `U+${char.codePointAt(0)?.toString(16).toUpperCase().padStart(4, "0")}`,
+  );
+  return strange.length === 0 ? null : `${place} holds characters that no key has: ${codes.join(", ")}`;
+}
+
+/** Returns the problem of the key of an entry, as `keyProblem` does; null when it has none, and without a key. */
+export function keyProblemOf(entry: ProviderEntry, secret: (name: string) => string | null): string | null {
+  if (entry.type === "replay") return entry.records ? keyProblemOf(entry.of, secret) : null;
+  const variable = "apiKeyEnv" in entry ? entry.apiKeyEnv : null;
+  const key = variable === null ? null : secret(variable);
+  return variable === null || key === null ? null : keyProblem(variable, key);
+}
+
 /** Whether every provider only draws, so that the money is play money. False without any provider. */
 export function isProceduralOnly({ providers }: { providers: readonly { type: string }[] }): boolean {
   return providers.length > 0 && providers.every(({ type }) => type === "procedural");

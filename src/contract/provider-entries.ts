@@ -43,6 +43,14 @@ const upstream = {
     .min(1)
     .default(["batches", "realtime"]),
 };
+/**
+ * The address of a native upstream without a version of its API at its end, which other tools want there: `apiVersion` is
+ * added to each path.
+ */
+const nativeUrl = httpUrl.overwrite((url) => url.replace(/\/v\d+(?:(?:alpha|beta)\d*)?\/*$/, ""));
+/** The address of an upstream that speaks OpenAI's API, with the `/v1` that other tools add to a host without a path. */
+const openaiUrl = httpUrl.overwrite((url) => url.replace(/^(https?:\/\/[^/?#]+)\/*$/i, "$1/v1"));
+
 const remote = {
   ...upstream,
   baseUrl: httpUrl,
@@ -72,6 +80,7 @@ const proceduralSchema = z.strictObject({
 const nativeSchema = z.strictObject({
   type: z.literal("native"),
   ...remote,
+  baseUrl: nativeUrl,
   apiVersion: z.string().min(1).default("v1beta"),
   keyHeader: header.default("x-vendorx-api-key"),
 });
@@ -119,6 +128,7 @@ const keyAuth = header.default("bearer").describe('"bearer", or the name of the 
 const openaiSchema = z.strictObject({
   type: z.literal("openai"),
   ...remote,
+  baseUrl: openaiUrl,
   path: z.string().startsWith("/").default("/images/generations"),
   editPath: z.string().startsWith("/").default("/images/edits"),
   sizeAs: z.enum(["size", "width_height", "aspect_ratio"]).default("size"),

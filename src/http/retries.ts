@@ -33,14 +33,18 @@ export function sentAtMs(headers: Headers, nowMs: number): number {
   return Number.isNaN(date) ? nowMs : date;
 }
 
+/** A weekday and a month, as in each of the three forms of a date (RFC 9110, section 5.6.7). A bare number is no date. */
+const DATE = /^(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,? .*[a-z]{3}/i;
+
 /**
- * The pause that a `Retry-After` header (RFC 9110, section 10.2.3) asks for, in ms: seconds or a date, a day at most.
- * Null when there is none that can be read.
+ * The pause that a `Retry-After` header (RFC 9110, section 10.2.3) asks for, in ms, a day at most: seconds, of which the
+ * fraction is rounded up and the unit `s` may follow, or a date. Null for anything else.
  */
 export function retryAfterMs(headers: Headers, nowMs: number): number | null {
   const value = headers.get("retry-after")?.trim();
   if (!value) return null;
-  if (/^\d+$/.test(value)) return Math.min(Number(value) * 1000, LONGEST_PAUSE_MS);
-  const date = Date.parse(value);
+  const [, seconds] = /^(\d+(?:\.\d*)?|\.\d+)\s*s?$/i.exec(value) ?? [];
+  if (seconds !== undefined) return Math.min(Math.ceil(Number(seconds)) * 1000, LONGEST_PAUSE_MS);
+  const date = DATE.test(value) ? Date.parse(value) : Number.NaN;
   return Number.isNaN(date) ? null : Math.min(Math.max(0, date - sentAtMs(headers, nowMs)), LONGEST_PAUSE_MS);
 }

@@ -42,6 +42,43 @@ function startServiceOf(data: string, name: string) {
 
 const SUBMIT = ["submit", "p.jsonl", "-o", "out"];
 
+describe("a key of the environment", () => {
+  it.each([
+    ["canary\u201ckey-0123456789", "U+201C"],
+    ["canary-key-0123456789\u200b", "U+200B"],
+    ["canary key-0123456789", "U+0020"],
+  ])("that holds what no key holds is exit 3 before anything is made: %j", async (key, code) => {
+    const { data, cwd, run } = await workplace();
+    vi.stubEnv("GEMINI_API_KEY", key);
+    for (const command of [
+      [...SUBMIT, ...UPSTREAM],
+      ["doctor", ...UPSTREAM],
+    ]) {
+      const { code: exit, stdout, stderr } = await run(...command);
+      expect([command[0], exit]).toEqual([command[0], 3]);
+      expect(stdout + stderr).toContain(`GEMINI_API_KEY holds characters that no key has: ${code}`);
+      expect(stdout + stderr).not.toContain("0123456789");
+    }
+    expect([existsSync(join(cwd, "out")), existsSync(join(data, "server.json"))]).toEqual([false, false]);
+  });
+});
+
+it.each(["socks5://proxy.example:1080", "http://a proxy"])(
+  "a proxy of the environment that is none is exit 2, for upstreams and for a named service: %s",
+  async (proxy) => {
+    const { cwd, run } = await workplace();
+    vi.stubEnv("GEMINI_API_KEY", "canary-key-0123456789");
+    vi.stubEnv("https_proxy", "");
+    vi.stubEnv("HTTPS_PROXY", proxy);
+    const { code, stderr } = await run(...SUBMIT, ...UPSTREAM);
+    expect([code, stderr]).toEqual([2, expect.stringContaining("HTTPS_PROXY")]);
+    expect(existsSync(join(cwd, "out"))).toBe(false);
+    vi.stubEnv("IMGBATCH_API_KEY", "canary-key-0123456789");
+    const named = await run("list", "--base-url", "https://images.example");
+    expect([named.code, named.stderr]).toEqual([2, expect.stringContaining("HTTPS_PROXY")]);
+  },
+);
+
 describe("--upstream", () => {
   it("is remembered by the directory of the run, for all commands about it", async () => {
     const { cwd, data, run, runState } = await workplace();

@@ -1,7 +1,7 @@
 import { createServer, type RequestListener } from "node:http";
 import { brotliCompressSync, gzipSync } from "node:zlib";
-import { expect, it } from "vitest";
-import { type Answer, boundedText, send } from "../../src/http/transport.ts";
+import { expect, it, onTestFinished } from "vitest";
+import { type Answer, boundedText, Connections, send } from "../../src/http/transport.ts";
 import { listening } from "../support/listening.ts";
 
 const textOf = ({ body }: Answer) => boundedText(body, 1000);
@@ -84,4 +84,52 @@ it("an abort ends a request, and an answer in the middle of its body", async () 
   const read = expect(textOf(half)).rejects.toThrow();
   stop.abort();
   await Promise.all([silent, read]);
+});
+
+it("ends at its abort even while its connection is not made, and closes that then", async () => {
+  const lookups: (() => void)[] = [];
+  const lookup = (_host: string, _options: unknown, done: (error: null, addresses: unknown[]) => void) => {
+    lookups.push(() => done(null, [{ address: "127.0.0.1", family: 4 }]));
+  };
+  const { url, sockets } = await serve((_, response) => response.end());
+  const connections = new Connections({ most: 1, lookup: lookup as never });
+  onTestFinished(() => connections.close());
+  const stop = new AbortController();
+  const address = url.replace("127.0.0.1", "images.example");
+  // The second one waits for the connection of the first.
+  const ended = [1, 2].map(() =>
+    expect(send(address, { signal: stop.signal }, connections)).rejects.toThrow("enough"),
+  );
+  await expect.poll(() => lookups.length).toBe(1);
+  stop.abort(new Error("enough"));
+  await Promise.all(ended);
+  lookups[0]?.();
+  const answer = send(address, { signal: never }, connections);
+  await expect.poll(() => lookups.length).toBeGreaterThan(1);
+  for (const go of lookups) go();
+  expect(await textOf(await answer)).toBe("");
+  expect(sockets.length).toBeLessThan(3);
+});
+
+it("a request whose header cannot be written was not sent, and takes no connection from the next one", async () => {
+  const { url } = await serve((_, response) => response.end("fine"));
+  const connections = new Connections({ most: 1 });
+  onTestFinished(() => connections.close());
+  for (let i = 0; i < 3; i++)
+    await expect(send(url, { headers: { key: "a\r" }, signal: never }, connections)).rejects.toMatchObject({
+      code: "ERR_INVALID_CHAR",
+      isSent: false,
+    });
+  expect(await textOf(await send(url, { signal: never }, connections))).toBe("fine");
+});
+
+it("closing the connections ends requests that are under way", async () => {
+  const { url } = await serve(() => {});
+  const connections = new Connections({ most: 1 });
+  const waiting = [1, 2].map(() =>
+    expect(send(url, { signal: never }, connections)).rejects.toMatchObject({ code: "CLOSED" }),
+  );
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  await connections.close();
+  await Promise.all(waiting);
 });

@@ -4,11 +4,12 @@ import { createServiceHttp } from "../../client/service-http.ts";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf, type PricedModel } from "../../config/paths.ts";
 import type { Config } from "../../config/schema.ts";
-import { identityOf, type ProviderIdentity } from "../../contract/data-directory.ts";
+import { identityOf, keyProblem, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { named } from "../../contract/waiting.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
 import type { Attempt, Http } from "../../http/http.ts";
+import { environmentProxies } from "../../http/proxies.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
 import { microsToNumber } from "../../kernel/money.ts";
@@ -127,6 +128,7 @@ async function settingsOf(global: GlobalOptions, needs: Partial<ServiceNeeds>, c
   const named = chosen ?? config?.baseUrl ?? null;
   const baseUrl = named === null ? null : checkedUrl(named);
   if (baseUrl !== null && upstream?.isTyped) throw upstreamElsewhere(baseUrl);
+  if (baseUrl !== null) environmentProxies(new URL(baseUrl));
   return { environment, config, dataDirectory, baseUrl };
 }
 
@@ -163,10 +165,8 @@ async function readApiKey(global: GlobalOptions, environment: Environment, input
     throw new ImgbatchError("API_KEY_REQUIRED", message);
   }
   if (key === "") throw new ImgbatchError("API_KEY_REQUIRED", `No API key: ${sourceOf(global)} is empty.`);
-  // fetch throws an error that shows the key if the key cannot be a header value.
-  if (!/^[\x21-\x7e]+$/.test(key)) {
-    throw new ImgbatchError("INVALID_API_KEY", "The API key contains characters that no key has.");
-  }
+  const problem = keyProblem(sourceOf(global), key);
+  if (problem !== null) throw new ImgbatchError("INVALID_API_KEY", `${problem}.`);
   return key;
 }
 
@@ -198,8 +198,9 @@ async function readPipedKey({ stdin, signal }: Input): Promise<string> {
   return new TextDecoder().decode(await readAll(stdin, signal)).trim();
 }
 
-function sourceOf({ apiKeyFile }: GlobalOptions): string {
-  return apiKeyFile === undefined ? "standard input (--api-key-stdin)" : `${apiKeyFile} (--api-key-file)`;
+function sourceOf({ apiKeyFile, apiKeyStdin }: GlobalOptions): string {
+  if (apiKeyFile !== undefined) return `${apiKeyFile} (--api-key-file)`;
+  return apiKeyStdin ? "standard input (--api-key-stdin)" : "IMGBATCH_API_KEY";
 }
 
 /** A service of another process may end at any time. Then another is found or started, at most this often. */

@@ -2,11 +2,14 @@ import type { Config } from "../../config/schema.ts";
 import {
   identityOf,
   isProceduralOnly,
+  keyProblemOf,
   type ProviderIdentity,
   secretVariables,
 } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readStorageEnvironment, secretOf } from "../../environment.ts";
+import { isPrivateHost } from "../../http/addresses.ts";
+import { environmentProxies } from "../../http/proxies.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { PRESETS } from "../../providers/catalogue/catalogue.ts";
@@ -181,8 +184,12 @@ function drawingsNote({ output, needs }: Embedding, providers: readonly Provider
   };
 }
 
-/** Throws `API_KEY_REQUIRED`, naming the variables, if no provider can make images because each lacks its key. */
+/**
+ * Throws `USAGE` for a proxy of the environment that is none and would be asked, `INVALID_API_KEY` for a key that cannot be
+ * sent, and `API_KEY_REQUIRED`, naming the variables, if no provider can make images because each lacks its key.
+ */
 export function requireKeys({ providers }: Pick<Config, "providers">): void {
+  requireSendableKeys({ providers });
   const missing = providers.map((entry) => secretVariables(entry).filter((name) => secretOf(name) === null));
   if (providers.length === 0 || missing.some((names) => names.length === 0)) return;
   const names = [...new Set(missing.flat())];
@@ -191,6 +198,24 @@ export function requireKeys({ providers }: Pick<Config, "providers">): void {
   const message = `${names.join(" and ")} ${are} not set: images by ${whose} need ${names.length === 1 ? "it" : "them"}. Nothing was sent.`;
   const advice = `${names.map((name) => `export ${name}=<your key>`).join("; ")}, then run the same command again`;
   throw new ImgbatchError("API_KEY_REQUIRED", message, { advice });
+}
+
+/**
+ * Throws `USAGE` for a proxy that is none, and `INVALID_API_KEY` for a key that holds characters that cannot be sent. With
+ * `mayLackKeys` only if all providers have such keys: the others go on without those.
+ */
+export function requireSendableKeys({ providers }: Pick<Config, "providers">, mayLackKeys = false): void {
+  for (const entry of providers) {
+    if (!("baseUrl" in entry) || isPrivateHost(new URL(entry.baseUrl).hostname)) continue;
+    environmentProxies(new URL(entry.baseUrl));
+  }
+  const problems = providers.map((entry) => ({ entry, problem: keyProblemOf(entry, secretOf) }));
+  const first = problems.find(({ problem }) => problem !== null);
+  if (first === undefined || (mayLackKeys && problems.some(({ problem }) => problem === null))) return;
+  const again = secretVariables(first.entry).map((name) => `export ${name}=<your key>`);
+  throw new ImgbatchError("INVALID_API_KEY", `${first.problem}. Nothing was sent.`, {
+    advice: `copy the key once more: ${again.join("; ")}; then run the same command again`,
+  });
 }
 
 /** Returns how to get real images: with a well-known key that is in the environment, else with that of the first preset. */

@@ -14,7 +14,7 @@ import { parseDuration } from "../../kernel/durations.ts";
 import { isDataDirectoryInUse } from "../../service/native-modules.ts";
 import type { CommandContext } from "../command.ts";
 import { choiceOption, textOption } from "../options.ts";
-import { requireKeys } from "./embedded.ts";
+import { requireKeys, requireSendableKeys } from "./embedded.ts";
 
 /**
  * Returns the configuration of a service that a command runs for others: its file with `--upstream`, `--vendor` and
@@ -29,6 +29,7 @@ export function serviceConfig(
   const config = withSimulation(loadConfig({ ...choice, records }), textOption(context.options, "simulate"));
   if (records) requireRecordable(config);
   if (choice.upstream !== null || !mayLackKeys) requireKeys(config);
+  else requireSendableKeys(config, mayLackKeys);
   return config;
 }
 

@@ -154,9 +154,14 @@ function multipleOf8(px: number): number {
 
 const MAX_MODEL = 200;
 
+const wholeNumber = z.int().min(0).nullish().catch(null);
 const answerSchema = z.object({ images: z.array(z.string()), info: z.unknown().optional() });
 const infoSchema = z.object({
-  seed: z.int().min(0).nullish().catch(null),
+  seed: wholeNumber,
+  /** Where the pictures begin: a grid of all of them may come first. */
+  index_of_first_image: wholeNumber,
+  /** One for each picture. What follows them are the maps by which they were made. */
+  all_seeds: z.array(z.unknown()).nullish().catch(null),
   sd_model_name: z.string().nullish().catch(null),
   sd_model_hash: z.string().nullish().catch(null),
 });
@@ -174,13 +179,21 @@ function readImages(
   if (data === undefined) throw ambiguous(name, 'HTTP 200 without the list "images"');
   refuseMany(name, data.images.length);
   const info = infoOf(data.info);
-  const images = data.images.map(decode);
+  const images = picturesOf(data.images, info).map(decode);
   if (images.some(({ length }) => length === 0)) throw ambiguous(name, "an image that is not Base64");
   return {
     images,
     seed: info.seed ?? seed,
     modelVersion: modelOf(info),
   };
+}
+
+/** The pictures of an answer, without a grid before them and without maps behind them; all, where `info` does not fit. */
+function picturesOf(images: readonly string[], info: z.infer<typeof infoSchema>): readonly string[] {
+  const first = info.index_of_first_image ?? 0;
+  const count = info.all_seeds?.length || images.length;
+  const pictures = images.slice(first, first + count);
+  return pictures.length === 0 ? images : pictures;
 }
 
 /** `info` is JSON inside the JSON. Servers that leave it out, or write other text, have made the images even so. */

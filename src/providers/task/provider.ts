@@ -39,6 +39,8 @@ const STORE_AGAIN_MS = 1000;
 const CANCEL_MS = 2000;
 /** Trying a poll again at once does not help. */
 const LASTING = ["credential", "billing", "forbidden"];
+/** An address is stored with its item, and asked for again and again. Servers take no longer ones. */
+const MAX_ADDRESS_CHARS = 4_000;
 /** As many as `{references}` stands for. */
 const MAX_REFERENCES = 16;
 
@@ -72,8 +74,11 @@ export function createTaskAdapter(configured: Entry, deps: AdapterDeps): Upstrea
     const answer = await http.json(call, signal, onSent);
     const poll = addressOf(entry, entry.poll, answer);
     if (poll === null) throw ambiguous(name, "an answer without a task", 200);
+    if (poll.length > MAX_ADDRESS_CHARS)
+      throw lost("names its task with a text that is longer than any address");
     if (!http.mayAsk(poll)) throw lost("lets its task be polled at another host, which gets no key");
-    const cancel = entry.cancel === null ? null : addressOf(entry, entry.cancel, answer);
+    const given = entry.cancel === null ? null : addressOf(entry, entry.cancel, answer);
+    const cancel = given !== null && given.length <= MAX_ADDRESS_CHARS ? given : null;
     const task: Task = { poll, cancel, createdMs: clock.nowMs(), costMicroUsd: costIn(entry, answer) };
     // While it cannot be stored, nothing is lost: the signal ends the request.
     for (;;) {

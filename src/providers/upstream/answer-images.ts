@@ -7,6 +7,7 @@ import { unlessAborted } from "../../kernel/signals.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import type { AdapterDeps } from "./adapter.ts";
 import { ambiguous } from "./classify.ts";
+import { errorOf, textAt, valueAt } from "./error-facts.ts";
 
 const MIB = 2 ** 20;
 /** The most images of one answer. */
@@ -179,6 +180,59 @@ export class ImageSink {
     if (this.#pieces.length !== 1) this.#pieces = [Buffer.concat(this.#pieces, this.#length)];
     return this.#pieces[0] as Buffer;
   }
+}
+
+const LINE_END = 0x0a;
+/** So many bytes of a line show whether it is data, and whether it is the mark of the end. */
+const LINE_HEAD_BYTES = 16;
+
+/**
+ * Turns server-sent events into the JSON list of their data, while they come. Some upstreams stream an answer though nobody
+ * asked for that.
+ */
+export async function* eventsAsJson(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let head = Buffer.alloc(0);
+  let kind: "unknown" | "data" | "other" = "unknown";
+  let count = 0;
+  let isInEvent = false;
+  /** Returns the data at the beginning of a line, when enough of the line is there. */
+  const begin = (part: Buffer, isWhole: boolean): Buffer => {
+    head = Buffer.concat([head, part]);
+    if (head.length < LINE_HEAD_BYTES && !isWhole) return Buffer.alloc(0);
+    const [, data] = /^data:\s*(.*)$/s.exec(head.toString("latin1")) ?? [];
+    kind = data === undefined || data.trim() === "" || data.startsWith("[DONE]") ? "other" : "data";
+    if (/^\r?$/.test(head.toString("latin1"))) isInEvent = false;
+    if (kind === "other") return Buffer.alloc(0);
+    const before = isInEvent ? "\n" : count++ === 0 ? "" : ",";
+    isInEvent = true;
+    return Buffer.from(before + data, "latin1");
+  };
+  yield Buffer.from("[");
+  for await (const chunk of body) {
+    for (let at = 0; at < chunk.length; ) {
+      const found = chunk.indexOf(LINE_END, at);
+      const part = chunk.subarray(at, found < 0 ? chunk.length : found);
+      if (kind === "unknown") yield begin(part, found >= 0);
+      else if (kind === "data") yield part;
+      at += part.length + 1;
+      if (found < 0) continue;
+      kind = "unknown";
+      head = Buffer.alloc(0);
+    }
+  }
+  if (kind === "unknown" && head.length > 0) yield begin(Buffer.alloc(0), true);
+  yield Buffer.from("]");
+}
+
+/** Returns the answer that the events of OpenAI's Images API stand for: its last pictures, or the error that ended it. */
+export function answerOfEvents(events: unknown): unknown {
+  if (!Array.isArray(events)) return events;
+  const typeOf = (event: unknown) => textAt(event, "type") ?? "";
+  const completed = events.filter((event) => typeOf(event).endsWith(".completed"));
+  const last = completed.at(-1);
+  if (last !== undefined)
+    return { data: completed, usage: valueAt(last, "usage"), model: valueAt(last, "model") };
+  return events.find((event) => errorOf(event) !== undefined) ?? events.at(-1);
 }
 
 /** The JSON of an answer, and the images in it. */

@@ -1,7 +1,7 @@
 import { type ItemErrorCode, isRefusalCode } from "../../contract/statuses.ts";
 import { ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
+import { PRIVATE_ADDRESS } from "../../http/addresses.ts";
 import { type AnswerHeaders, type ConnectionError, headersOf } from "../../http/transport.ts";
-import { PRIVATE_ADDRESS } from "./addresses.ts";
 import {
   announcedMs,
   type ErrorFacts,

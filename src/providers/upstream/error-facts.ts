@@ -58,8 +58,10 @@ export function costOf(cost: unknown, unit = 1): number | null {
 }
 
 const MAX_CHARS = 500;
-/** No more is looked at. */
+/** No more of a text is looked at, whatever is looked for. */
 const MAX_READ_CHARS = 64_000;
+/** No message announces more pauses, or says the same in more ways. */
+const MOST_MATCHES = 100;
 
 /** Names that an upstream gives to what belongs to its customer: projects, organisations, files, models. */
 const RESOURCES =
@@ -97,8 +99,16 @@ export function ownersWords(text: string): string {
  * letters are also in the caller's texts may be a repeated prompt, however it was shortened or escaped.
  */
 export function ownMatches(message: string, pattern: RegExp, asked: string): RegExpExecArray[] {
-  const theirs = lettersOf(asked);
-  return [...message.matchAll(pattern)].filter(([phrase]) => !theirs.includes(lettersOf(phrase)));
+  let theirs: string | undefined;
+  const matches = new Map<string, RegExpExecArray>();
+  for (const match of message.slice(0, MAX_READ_CHARS).matchAll(pattern)) {
+    if (matches.size === MOST_MATCHES) break;
+    if (!matches.has(match[0])) matches.set(match[0], match);
+  }
+  return [...matches.values()].filter(([phrase]) => {
+    theirs ??= lettersOf(asked);
+    return !theirs.includes(lettersOf(phrase));
+  });
 }
 
 function lettersOf(text: string): string {
@@ -112,6 +122,9 @@ function lettersOf(text: string): string {
 export function oneLine(text: string): string {
   return escapeControls(text.trim().replace(/\s*[\r\n]\s*/g, " | "));
 }
+
+/** No error has more details, or violations in one of them. */
+const MOST_DETAILS = 100;
 
 /** The facts of an error body, whatever its shape. */
 export interface ErrorFacts {
@@ -139,7 +152,7 @@ export function errorOf(body: unknown): unknown {
 export function readErrorFacts(body: unknown): ErrorFacts {
   const root = Array.isArray(body) ? body[0] : body;
   const error = errorOf(root) ?? root;
-  const details = listAt(error, "details");
+  const details = listAt(error, "details").slice(0, MOST_DETAILS);
   const code = valueAt(error, "code") ?? valueAt(root, "code");
   const texts = [
     code,
@@ -148,13 +161,13 @@ export function readErrorFacts(body: unknown): ErrorFacts {
     ...["innererror", "inner_error"].map((inner) => valueAt(error, inner, "code")),
     ...details.map((detail) => valueAt(detail, "reason")),
   ].filter((each) => typeof each === "string" && each.length <= 100) as string[];
-  const violations = details.flatMap((detail) => listAt(detail, "violations"));
+  const violations = details.flatMap((detail) => listAt(detail, "violations").slice(0, MOST_DETAILS));
   return {
     status: statusIn(code),
     codes: texts.map((text) => text.trim().replaceAll(/[ -]/g, "_").toUpperCase()),
-    message: messageOf(error) ?? messageOf(root) ?? "",
+    message: (messageOf(error) ?? messageOf(root) ?? "").slice(0, MAX_READ_CHARS),
     quotaIds: violations.flatMap((violation) => textAt(violation, "quotaId") ?? []),
-    retryDelays: details.flatMap((detail) => textAt(detail, "retryDelay") ?? []),
+    retryDelays: details.flatMap((detail) => textAt(detail, "retryDelay")?.slice(0, 100) ?? []),
     isModerated:
       valueAt(error, "moderation_details") !== undefined ||
       valueAt(error, "metadata", "flagged_input") !== undefined ||
@@ -173,6 +186,7 @@ function statusIn(code: unknown): number | null {
 function messageOf(error: unknown): string | null {
   if (typeof error === "string") return error || null;
   const fields = listAt(error, "detail")
+    .slice(0, MOST_DETAILS)
     .map(fieldProblem)
     .filter((problem) => problem !== "");
   return textAt(error, "message") ?? textAt(error, "detail") ?? (fields.join("; ") || null);
@@ -226,7 +240,7 @@ export function announcedMs(announced: Announced, nowMs: number): number | null 
 
 function longest(pauses: readonly (number | null)[]): number | null {
   const known = pauses.filter((pause): pause is number => pause !== null && pause >= 0);
-  return known.length === 0 ? null : Math.ceil(Math.max(...known));
+  return known.length === 0 ? null : Math.ceil(known.reduce((most, each) => Math.max(most, each)));
 }
 
 /** When a limit of which nothing is left begins anew. */

@@ -2,13 +2,20 @@ import { lookup as systemLookup } from "node:dns";
 import { promisify } from "node:util";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { type GeneratedImages, ProviderError } from "../../domain/ports/image-provider.ts";
+import { isPrivateAddress, isPrivateHost, publicOnly } from "../../http/addresses.ts";
 import { type Proxies, proxiesOf } from "../../http/proxies.ts";
 import { type Answer, beginningOf, ConnectionError, Connections, send } from "../../http/transport.ts";
 import { aside } from "../../kernel/pacing.ts";
 import { tracer } from "../../kernel/tracing.ts";
 import type { AdapterDeps } from "./adapter.ts";
-import { isPrivateAddress, isPrivateHost, publicOnly } from "./addresses.ts";
-import { AnswerImages, type ImagesJson, imagesJson, withImages } from "./answer-images.ts";
+import {
+  AnswerImages,
+  answerOfEvents,
+  eventsAsJson,
+  type ImagesJson,
+  imagesJson,
+  withImages,
+} from "./answer-images.ts";
 import { ambiguous, answerError, broken } from "./classify.ts";
 import { errorOf, readJson, textAt } from "./error-facts.ts";
 import type { UpstreamRequest } from "./request-body.ts";
@@ -107,12 +114,14 @@ export class UpstreamHttp {
     return this.reading(answer, signal, (body) => {
       const images = this.beginImages(signal);
       return withImages(images, async () => {
-        const { reader, bytes } = await images.readJson(body);
+        const isStream = /^text\/event-stream/i.test(answer.headers.get("content-type") ?? "");
+        const { reader, bytes } = await images.readJson(isStream ? eventsAsJson(body) : body);
         if (bytes > MAX_SMALL_BYTES) {
           onAnswered(bytes);
           await aside();
         }
-        const value = readJson(reader.json);
+        const json = readJson(reader.json);
+        const value = isStream ? answerOfEvents(json) : json;
         this.#check(answer, reader.json, request, value);
         return read(imagesJson(value, reader, images));
       });

@@ -1,4 +1,4 @@
-import { secretVariables } from "../../contract/data-directory.ts";
+import { keyProblemOf, secretVariables } from "../../contract/data-directory.ts";
 import type { SizePx } from "../../contract/image-formats.ts";
 import type { UpstreamEntry } from "../../contract/provider-entries.ts";
 import {
@@ -58,7 +58,10 @@ export function upstreamFacts(
     fingerprint: sha256Hex(canonicalJson({ entry, secrets: secrets.map(({ value }) => value) })),
     isFree: entry.free,
     takes: adapter.takes,
-    disabled: missing.length === 0 ? null : `the environment variable ${missing.join(" and ")} is not set`,
+    disabled:
+      missing.length === 0
+        ? keyProblemOf(entry, deps.secret)
+        : `the environment variable ${missing.join(" and ")} is not set`,
     uses: entry.for,
     modelFor: (requested, executed) => modelFor(entry, requested, executed),
     probe: async (signal) => {

@@ -341,3 +341,46 @@ describe("an answer in the form of OpenAI Images", () => {
     expect(error).toMatchObject({ code: "INVALID_ARGUMENT", trouble: null });
   });
 });
+
+describe("an answer that streams though nobody asked for it", () => {
+  const event = (name: string, data: object) => `event: ${name}\r\ndata: ${JSON.stringify(data)}\r\n\r\n`;
+  const image = (type: string, content: Buffer) =>
+    event(type, { type, b64_json: content.toString("base64"), usage: { input_tokens: 3, output_tokens: 4 } });
+  const streaming = (text: string) =>
+    bytes(text, 200, { "content-type": "text/event-stream; charset=utf-8" });
+
+  it("is read: the last picture counts, not those before it", async () => {
+    const large = Buffer.concat([PNG, Buffer.alloc(300_000, 5)]);
+    const text = `: hello\n\n${image("image_generation.partial_image", JPEG)}${image("image_generation.completed", large)}data: [DONE]\n\n`;
+    const made = await connect(await scriptedServer(streaming(text))).generate(
+      imageRequest(),
+      never,
+      () => {},
+    );
+    expect(made.images).toEqual([large]);
+    expect(made.usage).toMatchObject({ inputTokens: 3, outputTokens: 4 });
+  });
+
+  it("is the error that it ends with, and cut off it is ambiguous", async () => {
+    const text = event("error", { type: "error", error: { code: "moderation_blocked", message: "no" } });
+    expect(await failure(await scriptedServer(streaming(text)))).toMatchObject({ code: "SAFETY_BLOCKED" });
+    const cut = image("image_generation.completed", PNG).slice(0, -30);
+    expect(await failure(await scriptedServer(streaming(cut)))).toMatchObject({ trouble: "ambiguous" });
+  });
+});
+
+it("the address of an upstream may lack the version that other tools have there", () => {
+  const at = (baseUrl: string) => entryAt(baseUrl).baseUrl;
+  expect(
+    ["https://a.example", "https://a.example/", "https://a.example/openai", "https://a.example/v1"].map(at),
+  ).toEqual([
+    "https://a.example/v1",
+    "https://a.example/v1",
+    "https://a.example/openai",
+    "https://a.example/v1",
+  ]);
+  const native = (baseUrl: string) => entryOf("native", { name: "painter", baseUrl }).baseUrl;
+  expect(
+    ["https://a.example/v1beta", "https://a.example/x/v1beta/", "https://a.example/x"].map(native),
+  ).toEqual(["https://a.example", "https://a.example/x", "https://a.example/x"]);
+});

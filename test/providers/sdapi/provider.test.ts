@@ -119,6 +119,18 @@ it("a mapped model chooses the checkpoint; else the server's own is used", async
   expect(listed.body()).toMatchObject({ override_settings: {} });
 });
 
+it("grids before the pictures and maps behind them are no pictures", async () => {
+  const [grid, map] = [Buffer.concat([PNG, Buffer.from("grid")]), Buffer.concat([PNG, Buffer.from("map")])];
+  const answer = (info: object) => ({
+    images: [grid, PNG, map].map((each) => each.toString("base64")),
+    info: JSON.stringify(info),
+  });
+  const { generate } = await sdapi(json(answer({ seed: 1, index_of_first_image: 1, all_seeds: [1] })));
+  expect((await generate()).images).toEqual([PNG]);
+  const absurd = await sdapi(json(answer({ seed: 1, index_of_first_image: 9, all_seeds: [1] })));
+  expect((await absurd.generate()).images).toEqual([grid, PNG, map]);
+});
+
 it("images may be data URLs; without readable info the request's seed counts", async () => {
   const images = [`data:image/png;base64,${BASE64}`, BASE64];
   for (const info of [undefined, "no JSON", "null", JSON.stringify({ seed: -1, sd_model_name: 7 })]) {

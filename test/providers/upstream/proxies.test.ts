@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { UpstreamHttp } from "../../../src/providers/upstream/http.ts";
-import { depsWith, json, never, providerError, scriptedServer } from "./scripted-server.ts";
+import { closedPort, depsWith, json, never, providerError, scriptedServer } from "./scripted-server.ts";
 import { tunnelTo } from "./tunnel.ts";
 
 const GET = { method: "GET", path: "/models", headers: { "x-key": "abc" } } as const;
@@ -43,6 +43,20 @@ describe("a proxy of the environment", () => {
     const http = connect("http://images.example", { HTTP_PROXY: proxy.url });
     const error = await providerError(http.json(GET, never, () => sent++));
     expect(error.trouble).toBe("unreachable");
+    expect(error.message).toContain(
+      `the proxy ${new URL(proxy.url).host} (HTTP_PROXY) refuses the connection (HTTP 502)`,
+    );
     expect(sent).toBe(0);
+  });
+
+  it("that cannot be reached is named, and nothing was sent", async () => {
+    const port = await closedPort();
+    let sent = 0;
+    const http = connect("https://images.example", { https_proxy: `127.0.0.1:${port}` });
+    const error = await providerError(http.json(GET, never, () => sent++));
+    expect(error.message).toContain(
+      `the proxy 127.0.0.1:${port} (https_proxy) cannot be reached: connection refused`,
+    );
+    expect([error.trouble, sent]).toEqual(["unreachable", 0]);
   });
 });

@@ -21,6 +21,10 @@ describe("the announced pause", () => {
     ["none", {}, null],
     ["a header in seconds", { headers: { "retry-after": "12" } }, 12_000],
     ["a header with a date", { headers: { "retry-after": new Date(NOW_MS + 30_000).toUTCString() } }, 30_000],
+    ["a header in decimal seconds", { headers: { "retry-after": "1.5" } }, 2000],
+    ["a header with a unit", { headers: { "retry-after": "60s" } }, 60_000],
+    ["a header that is neither seconds nor a date", { headers: { "retry-after": "-5" } }, null],
+    ["a header with a month alone", { headers: { "retry-after": "May 2031" } }, null],
     ["a header in ms", { headers: { "retry-after-ms": "1250" } }, 1250],
     ["RetryInfo", { delays: ["37s"] }, 37_000],
     ["RetryInfo with a fraction", { delays: ["3.957525076s"] }, 3958],
@@ -112,4 +116,12 @@ describe("the announced pause", () => {
     expect(pause({ message: "try again in 1".repeat(10_000) })).toBeNull();
     expect(pause({ message: `try again in ${"1m".repeat(50_000)}` })).toBe(DAY_MS);
   });
+});
+
+it("in 16 MB of words that a pattern looks for is found in the first of them", () => {
+  const message = "try again in 1s. ".repeat(1_000_000);
+  expect(pause({ message })).toBe(1000);
+  const many = Array.from({ length: 60_000 }, (_, i) => `retry in ${i}s`).join(" ");
+  expect(pause({ message: many })).toBeLessThan(60_000_000);
+  expect(pause({ delays: Array.from({ length: 200_000 }, () => "3s") })).toBe(3000);
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { isPrivateAddress, isPrivateHost } from "../../../src/providers/upstream/addresses.ts";
+import { isPrivateAddress, isPrivateHost } from "../../src/http/addresses.ts";
 
 const PRIVATE = [
   "127.0.0.1",
