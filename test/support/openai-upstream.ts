@@ -21,7 +21,8 @@ export async function startFakeUpstream(): Promise<FakeUpstream> {
     request.resume().on("end", () => {
       fake.requests.push(`${request.method} ${request.url}`);
       const { refuseAfter } = fake;
-      const refusal = fake.refusal ?? (refuseAfter !== null && made >= refuseAfter.images ? refuseAfter : null);
+      const refusal =
+        fake.refusal ?? (refuseAfter !== null && made >= refuseAfter.images ? refuseAfter : null);
       if (refusal === null && request.method === "POST") made += 1;
       const data = request.method === "GET" ? [] : [{ b64_json: PNG.toString("base64") }];
       const body = refusal ? { error: { message: refusal.message } } : { data };
