@@ -4,6 +4,7 @@ import {
   deleteOutputs,
   deleteRecord,
   getBatch,
+  goOn,
   listBatches,
   listItems,
   retryBatch,
@@ -51,6 +52,8 @@ interface SourceOptions {
   clock: Clock;
   /** Null for batches of any other service, which are shown as `show` gets them. */
   own: OwnService | null;
+  /** Lets a stopped batch go on for as long as the command runs. Default: the service is asked to, for good. */
+  goOn?: ((batchId: string) => Promise<void>) | undefined;
   /** The directory of a batch's files; null if none is known. */
   directoryOf(batchId: string | null): string | null;
   signal: AbortSignal;
@@ -126,9 +129,19 @@ export function createDashboardSource(options: SourceOptions): HttpSource {
         return;
       case "show-picture":
         return showPicture(intent);
-      case "cancel":
-        show([await cancelBatch(http, intent.batchId, signal)]);
-        return say("Cancelled. Finished images stay, and are billed unless they are drawn.");
+      case "cancel": {
+        const batch = await cancelBatch(http, intent.batchId, signal);
+        show([batch]);
+        return say(
+          batch.isDone
+            ? "Cancelled. Finished images stay, and are billed unless they are drawn."
+            : "Nothing more is sent. What has left is awaited, and its images stay.",
+        );
+      }
+      case "go-on":
+        await (options.goOn?.(intent.batchId) ?? goOn(http, intent.batchId, false, signal));
+        show([(await getBatch(http, intent.batchId, { signal })).batch]);
+        return say("The batch goes on.");
       case "retry": {
         const batch = await retryBatch(http, intent.batchId, signal);
         show([batch]);

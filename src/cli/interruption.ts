@@ -1,13 +1,14 @@
+import PQueue from "p-queue";
 import type { Batch } from "../client/answers.ts";
 import { cancelBatch } from "../client/batches.ts";
-import { deadline, SHORTEST_REMOTE_INTERVAL_MS } from "../client/poll.ts";
+import { deadline, pollUntilDone, SHORTEST_REMOTE_INTERVAL_MS } from "../client/poll.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { isTerminal } from "../contract/statuses.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import type { Submissions } from "../runs/send.ts";
 import type { CommandContext, Output } from "./command.ts";
-import type { ConnectedService, ServiceConnection } from "./connect/connection.ts";
+import type { ConnectedService } from "./connect/connection.ts";
 import { describeCancel } from "./output/batches.ts";
 import { nextCommand } from "./output/next-step.ts";
 
@@ -44,18 +45,14 @@ export function isInterruption(error: unknown): boolean {
 /** Adds to a stop (signal or time limit) what happens to the batches. Returns any other error unchanged. */
 export function explainStop<Thrown>(
   error: Thrown,
-  kind: ServiceConnection["kind"],
+  { kind, stopsWithCommand }: Pick<ConnectedService, "kind" | "stopsWithCommand">,
   batchIds: readonly string[],
 ): Thrown | ImgbatchError {
   const why = stopReason(error);
   if (why === null || !(error instanceof ImgbatchError) || batchIds.length === 0) return error;
   const [verb, be] = batchIds.length === 1 ? ["goes", "is"] : ["go", "are"];
-  // The service of another process may be a permanent one, or may end with that process's command.
-  const fate = {
-    remote: `${verb} on`,
-    running: `${verb} on while its service runs`,
-    embedded: `${be} paused; run the same command to continue`,
-  }[kind];
+  const going = kind === "remote" ? `${verb} on` : `${verb} on while its service runs`;
+  const fate = stopsWithCommand ? `${be} stopped, and nothing more is sent` : going;
   return new ImgbatchError(error.code, `${why}; ${batchIds.join(", ")} ${fate}.`);
 }
 
@@ -111,7 +108,7 @@ export async function stoppable<T>(
   options: StopOptions,
   work: (context: CommandContext, submissions: Submissions) => Promise<T>,
 ): Promise<T> {
-  const answers = waitForAnswers(context, options.cancelOnInterrupt);
+  const answers = waitForAnswers(context, service, options.cancelOnInterrupt);
   const { submissions } = answers;
   const { output, hasEnded } = trackEnded(context.output);
   try {
@@ -124,7 +121,7 @@ export async function stoppable<T>(
     if (stop === null) throw error;
     if (options.cancelOnInterrupt && stop.code !== "TIMEOUT" && going.length > 0)
       throw await cancelled(context, service, { submissions, going, stop, options });
-    throw explain(stop, service.kind, submissions, going);
+    throw explain(stop, service, submissions, going);
   } finally {
     answers.stop();
   }
@@ -142,6 +139,7 @@ function stopOf({ reason }: AbortSignal, error: unknown): ImgbatchError | null {
 /** Tracks the creates of a command. If an interruption is to cancel their batches, it first waits for their responses. */
 function waitForAnswers(
   { signal, output }: CommandContext,
+  { pause }: ConnectedService,
   cancelOnInterrupt: boolean,
 ): { submissions: Submissions; stop: () => void } {
   const controller = new AbortController();
@@ -156,6 +154,8 @@ function waitForAnswers(
   const onStop = () => {
     const stop = stopOf(signal, signal.reason);
     const isInterruption = stop !== null && stop.code !== "TIMEOUT";
+    // Nothing is begun for what is about to be cancelled.
+    if (cancelOnInterrupt && isInterruption) pause?.();
     if (!cancelOnInterrupt || !isInterruption || submissions.open.size === 0) return end();
     output.note("interrupted: waiting for the service to answer (interrupt again to leave at once)");
     timer = setTimeout(end, ANSWER_TIMEOUT_MS);
@@ -182,17 +182,17 @@ function describeOpen({ open, total }: Submissions): string | null {
 /** The error of a stop, with what happens to the known batches and to those that may exist. */
 function explain(
   stop: ImgbatchError,
-  kind: ConnectedService["kind"],
+  service: ConnectedService,
   submissions: Submissions,
   going: readonly string[],
 ): Error {
   const open = describeOpen(submissions);
   const why = stopReason(stop) ?? stop.message;
   if (open !== null) {
-    const known = going.length === 0 ? why : explainStop(stop, kind, going).message.replace(/\.$/, "");
+    const known = going.length === 0 ? why : explainStop(stop, service, going).message.replace(/\.$/, "");
     return new ImgbatchError(stop.code, `${known}; ${open}.`, { advice: AGAIN });
   }
-  if (going.length > 0 || stop.code !== "TIMEOUT") return explainStop(stop, kind, going);
+  if (going.length > 0 || stop.code !== "TIMEOUT") return explainStop(stop, service, going);
   const [message, advice] =
     submissions.known.size === 0
       ? [
@@ -206,9 +206,22 @@ function explain(
   return new ImgbatchError("TIMEOUT", `${why}; ${message}.`, { advice });
 }
 
+/** How many batches are cancelled together. Each waits for what it has sent. */
+export const CANCELS_AT_ONCE = 32;
+
+/** Waits until a batch that is being cancelled has ended: requests of it have left that are paid. */
+export async function untilCancelled(
+  batch: Batch,
+  { http, isLocal }: Pick<ConnectedService, "http" | "isLocal">,
+  { clock, signal }: { clock: Clock; signal: AbortSignal },
+): Promise<Batch> {
+  if (batch.isDone) return batch;
+  return pollUntilDone(batch.id, { http, isLocal, clock, random: Math.random, signal });
+}
+
 async function cancelled(
   { output, global, clock }: CommandContext,
-  { http }: ConnectedService,
+  service: ConnectedService,
   run: { submissions: Submissions; going: readonly string[]; stop: ImgbatchError; options: StopOptions },
 ): Promise<ImgbatchError> {
   const { submissions, going, stop, options } = run;
@@ -217,11 +230,20 @@ async function cancelled(
   const commands = (name: string, ids: readonly string[]) =>
     ids.map((id) => nextCommand(global, name, id)).join("; ");
   output.note("interrupted: cancelling (interrupt again to leave at once)");
+  const { http } = service;
   const limit = deadline(clock, CANCEL_TIMEOUT_MS);
+  const unlimited = new AbortController().signal;
   const made: Batch[] = [...submissions.known.values()].filter(({ id }) => !going.includes(id));
   try {
-    for (const id of going) {
-      const batch = await cancelBatch(http, id, limit.signal);
+    const queue = new PQueue({ concurrency: CANCELS_AT_ONCE });
+    const cancel = async (id: string) => {
+      const asked = await cancelBatch(http, id, service.stopsWithCommand ? unlimited : limit.signal);
+      // A service elsewhere waits for what has left by itself.
+      if (asked.isDone || !service.stopsWithCommand) return asked;
+      output.note(describeCancel(asked));
+      return untilCancelled(asked, service, { clock, signal: unlimited });
+    };
+    for (const batch of await queue.addAll(going.map((id) => () => cancel(id)))) {
       output.note(describeCancel(batch));
       made.push(batch);
     }

@@ -1,6 +1,6 @@
 import { Command, CommanderError, Option } from "commander";
 import { EXIT_CODES, type ExitName, ImgbatchError } from "../contract/errors.ts";
-import { programName, shellWord } from "../kernel/command-line.ts";
+import { programName, quoted } from "../kernel/command-line.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { readVersion } from "../kernel/package-file.ts";
 import { MOST_SHOWN_CHARS } from "../prompts/problems.ts";
@@ -79,7 +79,7 @@ function explained(message: string, code: string, path: string, argv: readonly s
   const text = (end < 0 ? argv : argv.slice(0, end)).find((word) => /^-.*\s/s.test(word));
   if (text !== undefined) {
     const words = text.length > MOST_SHOWN_CHARS ? `${text.slice(0, MOST_SHOWN_CHARS)}…` : text;
-    return `${JSON.stringify(words)} looks like an option; where it is a text, put -- before it: ${programName()} ${path} -- ${shellWord(` ${words}`).replace("' ", "'")}`;
+    return `${JSON.stringify(words)} looks like an option; where it is a text, put -- before it: ${programName()} ${path} -- ${quoted(words)}`;
   }
   // The option is most likely one of the command that `exec` is to run.
   const isForChild = path === "exec" && !argv.includes("--");

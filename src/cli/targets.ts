@@ -1,5 +1,6 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
+import PQueue from "p-queue";
 import type { Batch } from "../client/answers.ts";
 import { getBatch } from "../client/batches.ts";
 import type { ProviderIdentity } from "../contract/data-directory.ts";
@@ -396,18 +397,25 @@ export async function forEachBatch<T>(
   ids: readonly string[],
   work: (id: string) => Promise<T>,
   describe: (result: T) => string,
+  atOnce = 1,
 ): Promise<T[]> {
   const done: T[] = [];
   const errors: ImgbatchError[] = [];
-  for (const id of ids) {
+  const queue = new PQueue({ concurrency: atOnce });
+  const one = async (id: string) => {
     try {
-      done.push(await work(id));
+      return [await work(id)];
     } catch (error) {
       const mayGoOn = error instanceof ImgbatchError && error.httpStatus >= 400 && error.httpStatus !== 401;
-      if (!mayGoOn || ids.length === 1) throw error;
+      if (!mayGoOn || ids.length === 1) {
+        queue.clear();
+        throw error;
+      }
       errors.push(error);
+      return [];
     }
-  }
+  };
+  done.push(...(await Promise.all(ids.map((id) => queue.add(() => one(id))))).flat());
   const [first] = errors;
   if (first === undefined) return done;
   const details = [...errors.slice(1).map((error) => error.message), ...done.map(describe)];

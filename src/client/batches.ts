@@ -316,6 +316,23 @@ export async function endJobs(http: Http, id: string, signal?: AbortSignal): Pro
   return (await getBatch(http, id, { signal })).batch;
 }
 
+/**
+ * Lets a stopped batch go on, because this command names it. With `isLease`, the service of another command stops it again
+ * unless this is repeated every few seconds.
+ */
+export async function goOn(http: Http, id: string, isLease: boolean, signal?: AbortSignal): Promise<Batch> {
+  const path = `${routes.goOn(id)}${isLease ? "?lease=true" : ""}`;
+  const answer = await http.json({ method: "POST", path, signal });
+  const batch = readBatch(answer.json);
+  if (batch === null) throw unexpectedAnswer("a batch", answer.requestId);
+  return batch;
+}
+
+/** Gives back the lease of `goOn`. */
+export async function stopGoing(http: Http, id: string, signal?: AbortSignal): Promise<void> {
+  await http.json({ method: "DELETE", path: routes.goOn(id), maxRetries: 0, signal });
+}
+
 /** Makes the failed items of an ended batch again, as a new batch. Never sent twice: each answer makes another batch. */
 export async function retryBatch(http: Http, id: string, signal?: AbortSignal): Promise<Batch> {
   const answer = await http.json({ method: "POST", path: routes.retry(id), maxRetries: 0, signal });

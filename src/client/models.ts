@@ -1,3 +1,4 @@
+import { ANNOUNCED_LIMITS, type Limits } from "../contract/limits.ts";
 import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
 import { fieldsOf } from "../kernel/json.ts";
@@ -97,6 +98,15 @@ export async function listModels(
   signal?: AbortSignal,
   provider: string | null = null,
 ): Promise<ListedModel[]> {
+  return (await listModelsAndLimits(http, signal, provider)).models;
+}
+
+/** The same, with the limits of a batch that the service announces: none for most services. */
+export async function listModelsAndLimits(
+  http: Http,
+  signal?: AbortSignal,
+  provider: string | null = null,
+): Promise<{ models: ListedModel[]; limits: Partial<Limits> }> {
   const query = provider === null ? "" : `?${new URLSearchParams({ provider })}`;
   const answer = await http.json({ method: "GET", path: `${routes.batchModels}${query}`, signal });
   const page = readPage(answer.json);
@@ -104,5 +114,10 @@ export async function listModels(
   // An empty list is valid. A list without a single model is not.
   if (page === null || (models.length === 0 && page.data.length > 0))
     throw unexpectedAnswer("a list of models", answer.requestId);
-  return models;
+  const announced = fieldsOf(fieldsOf(answer.json)?.limits) ?? {};
+  const limits = Object.entries(ANNOUNCED_LIMITS).flatMap(([field, name]) => {
+    const value = announced[field];
+    return typeof value === "number" && Number.isSafeInteger(value) && value > 0 ? [[name, value]] : [];
+  });
+  return { models, limits: Object.fromEntries(limits) };
 }

@@ -4,7 +4,7 @@ import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc
 import type { z } from "zod";
 import { secretVariables } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { inWords } from "../contract/limits.ts";
+import { DEFAULT_LIMITS, inWords } from "../contract/limits.ts";
 import type { ProviderEntry, ReplayEntry } from "../contract/provider-entries.ts";
 import { programName } from "../kernel/command-line.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
@@ -111,7 +111,7 @@ export function parseConfig(
 ): Config {
   const unknown = unknownPreset(value);
   if (unknown !== null) throw new ImgbatchError("INVALID_CONFIG", `${source}: ${unknown}`);
-  const filled = withVendorPreset(withPresets(value, priced));
+  const filled = withVendorPreset(withPresets(withPromptChars(value), priced));
   const parsed = configSchema.safeParse(filled, { error: inWords });
   if (parsed.success) return Object.freeze(withReplay(parsed.data, records));
   const details = parsed.error.issues.map((issue) => {
@@ -119,6 +119,20 @@ export function parseConfig(
     return `${path === "" ? "" : `${path}: `}${issue.message}`;
   });
   throw new ImgbatchError("INVALID_CONFIG", `${source}: ${details.join("; ")}`, { details });
+}
+
+/** Takes as long prompts as all models of the presets do, unless the file says how long they may be. */
+function withPromptChars(value: unknown): unknown {
+  if (!isObject(value) || !Array.isArray(value.providers)) return value;
+  const { limits = {} } = value;
+  if (!isObject(limits) || limits.promptChars !== undefined) return value;
+  const chars = value.providers.flatMap((entry) => {
+    const models = (isObject(entry) ? findPreset(entry.preset)?.models : undefined) ?? [{}];
+    return models.map((model) => ("promptChars" in model ? (model.promptChars ?? 0) : 0));
+  });
+  const promptChars = Math.min(...chars);
+  const isLonger = chars.length > 0 && promptChars > DEFAULT_LIMITS.promptChars;
+  return isLonger ? { ...value, limits: { ...limits, promptChars } } : value;
 }
 
 /** Puts the directory of `replay` in the place of each provider. */

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { BACKGROUNDS, MOST_SEED, SIZE_TIERS } from "./image-formats.ts";
-import { FIXED_LIMITS } from "./limits.ts";
+import { ANNOUNCED_LIMITS, FIXED_LIMITS } from "./limits.ts";
 import { BATCH_SOURCES, BATCH_STATUSES, ITEM_STATUSES } from "./statuses.ts";
 
 /**
@@ -278,7 +278,12 @@ export const batchSchemas = {
   ItemList: listOf(itemObjectSchema),
   ThumbnailList: listOf(itemThumbnailSchema),
   BatchModel: batchModelSchema,
-  BatchModelList: listOf(batchModelSchema),
+  BatchModelList: listOf(batchModelSchema).extend({
+    limits: z
+      .partialRecord(z.enum(Object.keys(ANNOUNCED_LIMITS)), z.int())
+      .optional()
+      .describe("an addition: what a batch may hold here"),
+  }),
   CreateBatch: createBatchSchema,
   RetryBatch: retryBatchSchema,
   CreateItem: createItemSchema,

@@ -110,6 +110,8 @@ export interface ServerFile {
   url: string;
   pid: number;
   workers: boolean;
+  /** Set when the service is that of a command, and ends with the command. */
+  ends_with_command?: boolean;
   /** The providers of the service, in their order. */
   providers: ProviderIdentity[];
   /** Another one after every start. Never sent: `ownershipProof` shows who has it. */

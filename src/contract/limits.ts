@@ -54,6 +54,26 @@ export const DEFAULT_LIMITS: Limits = {
   uploadBytesPerKey: 20_480 * MIB,
 };
 
+/** What no service takes. A client that does not know the limits of a service checks against these. */
+export const WIDEST_LIMITS: Limits = {
+  ...DEFAULT_LIMITS,
+  promptChars: 1_000_000,
+  outputCountPerItem: 10_000,
+  referenceImageBytes: DEFAULT_LIMITS.createBodyBytes,
+};
+
+/** The limits of a batch that a service announces with its list of models, under these names. */
+export const ANNOUNCED_LIMITS = {
+  items_per_batch: "itemsPerBatch",
+  output_images_per_batch: "outputImagesPerBatch",
+  output_count_per_item: "outputCountPerItem",
+  prompt_chars: "promptChars",
+  reference_image_bytes: "referenceImageBytes",
+  reference_images_per_batch: "referenceImagesPerBatch",
+  reference_bytes_per_batch: "referenceBytesPerBatch",
+  create_body_bytes: "createBodyBytes",
+} as const satisfies Record<string, keyof Limits>;
+
 /** Limits that no configuration changes. */
 export const FIXED_LIMITS = {
   customIdChars: 128,

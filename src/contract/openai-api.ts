@@ -245,6 +245,7 @@ const OPENAI_BATCH_STATES = [
   "completed",
   "failed",
   "expired",
+  "cancelling",
   "cancelled",
 ] as const;
 

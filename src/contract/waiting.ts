@@ -3,8 +3,13 @@ import { clockTime, formatDuration } from "../kernel/durations.ts";
 /** Whoever asks for a longer pause than this, in ms, is in error or means harm. */
 export const LONGEST_PAUSE_MS = 24 * 3_600_000;
 
-/** Why a batch cannot go on now: the codes of `waiting`, and the exit of a command that does not wait any longer. */
+/**
+ * Why a batch does not go on now: the codes of `waiting`, and the exit of a command that does not wait any longer. `STOPPED`:
+ * nobody works on it until somebody names it. `CANCELLING`: what has left for a paid upstream is awaited.
+ */
 export const WAITING_CODES = {
+  STOPPED: "temporary",
+  CANCELLING: "temporary",
   NO_WORKERS: "temporary",
   PROVIDER_NOT_CONFIGURED: "temporary",
   PROVIDER_CREDENTIAL: "auth",
@@ -69,6 +74,8 @@ export function saidLines(said: string | null | undefined): string[] {
 export function waitingText(waiting: { code: string; message: string; untilMs: number | null }): string {
   const { code, message, untilMs } = waiting;
   const reason = message.replace(/\.$/, "");
+  if (code === "STOPPED") return `stopped; ${reason}`;
+  if (code === "CANCELLING") return `being cancelled; ${reason}`;
   const isNamed = isWaitingCode(code) && code !== "NO_WORKERS" && code !== "PROVIDER_NOT_CONFIGURED";
   return `waiting${isNamed ? " for" : ":"} ${reason}${untilMs === null ? "" : `; next try at ${clockTime(untilMs)}`}`;
 }

@@ -97,6 +97,7 @@ export type Intent =
   /** Asks for the first image of an item, in at most `box` pixels. */
   | { type: "show-picture"; batchId: string; customId: string; box: { widthPx: number; heightPx: number } }
   | { type: "cancel"; batchId: string }
+  | { type: "go-on"; batchId: string }
   | { type: "retry"; batchId: string }
   | { type: "delete-outputs"; batchId: string }
   | { type: "delete-record"; batchId: string }

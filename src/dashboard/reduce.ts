@@ -205,6 +205,9 @@ function pressLetter(state: DashboardState, letter: string): Pressed {
         return stay(showMessage(state, "Only a batch that has ended can be deleted: cancel it first."));
       }
       return ask(state, "delete");
+    case "g":
+      if (batch.waiting?.code !== "STOPPED") return stay(showMessage(state, "This batch is not stopped."));
+      return { state, intent: { type: "go-on", batchId: batch.id } };
     case "r":
       if (!abilities.ownsService)
         return stay(

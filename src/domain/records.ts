@@ -90,6 +90,15 @@ interface BatchInput {
   origin?: Readonly<Record<string, unknown>>;
 }
 
+/**
+ * Who works on a batch that has not ended.
+ *
+ * - `always`: a service that stays, from one start to the next.
+ * - `while-named`: the service inside a command, while a command names the batch.
+ * - `no`: nobody, until somebody names the batch.
+ */
+export type GoesOn = "always" | "while-named" | "no";
+
 export interface BatchRecord {
   id: string;
   apiKeyId: string;
@@ -129,6 +138,9 @@ export interface BatchRecord {
   /** Why, as it was found last; of no meaning while it is well. */
   waiting: Waiting | null;
   source: BatchSource;
+  goesOn: GoesOn;
+  /** When it was first to be cancelled. From then on nothing is begun for it, and what was sent is awaited. Null before. */
+  cancelAskedAtMs: number | null;
   /** Null when the request for the batch had its items. */
   input: BatchInput | null;
   /** When the items were read from the input and the money was put on hold; null before, and without an input. */

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { saving } from "../client/file-errors.ts";
 import type { CreateBatchBody, CreateItemBody } from "../contract/batch-api.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { DEFAULT_LIMITS } from "../contract/limits.ts";
+import { WIDEST_LIMITS } from "../contract/limits.ts";
 import type { StreamedBody } from "../http/transport.ts";
 import { checkRow } from "../prompts/check-row.ts";
 import { wireOptions } from "../prompts/options.ts";
@@ -102,7 +102,7 @@ export async function itemsOf(
     const references: PromptReference[] = [];
     for (const { path = "", field, id, type } of specs) {
       const known = loaded.get(path);
-      const options = { baseDir: dir, limits: DEFAULT_LIMITS, spool };
+      const options = { baseDir: dir, limits: WIDEST_LIMITS, spool };
       const facts = known === undefined ? await loadReference({ path, field }, options, report) : known;
       loaded.set(path, facts);
       if (facts === null) continue;
@@ -123,7 +123,7 @@ export async function itemsOf(
   return items;
 }
 
-const RULES = { limits: DEFAULT_LIMITS, defaultCount: 1 };
+const RULES = { limits: WIDEST_LIMITS, defaultCount: 1 };
 
 function isRange(named: readonly unknown[]): named is readonly [number, number] {
   return typeof named[0] === "number";

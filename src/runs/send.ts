@@ -9,7 +9,7 @@ import { formatDuration } from "../kernel/durations.ts";
 import { counted } from "../kernel/text.ts";
 import { commitPendingInput } from "./directory/claim.ts";
 import { type RunInput, readRunInput } from "./directory/input.ts";
-import { otherMaker, type RunReporter, type RunService } from "./directory/run-service.ts";
+import { EMBEDDED, otherMaker, type RunReporter, type RunService } from "./directory/run-service.ts";
 import {
   isUpdate,
   lastRound,
@@ -196,6 +196,7 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
     const made = [...found.values()].map(({ batch }) => batch);
     if (entry.state === "created" && entry.id !== null) {
       const batch = await findBatch(service.http, entry, entry.id, signal);
+      await nameBatch(service, batch);
       found.set(entry, { batch, replayed: true });
       submissions?.known.set(batch.id, batch);
       if (saysReused && entry.round === 0) reportReplay(run, batch, entry);
@@ -286,6 +287,7 @@ async function create(run: Run, entry: RunBatch, bodyOf: () => ReturnType<typeof
     requireOwnId(state, entry, batch);
     recordBatch(entry, batch);
     await writeRunState(dir, state);
+    await nameBatch(service, batch);
     return { batch, replayed };
   } catch (error) {
     if (!leavesOpen(error, signal)) {
@@ -297,6 +299,13 @@ async function create(run: Run, entry: RunBatch, bodyOf: () => ReturnType<typeof
     }
     throw error;
   }
+}
+
+/** A batch of the embedded service goes on while a command names it; one that any service has stopped goes on then. */
+async function nameBatch(service: RunService, { id, isDone, waiting }: Batch): Promise<void> {
+  if (isDone || (service.identity !== EMBEDDED && waiting?.code !== "STOPPED")) return;
+  // Whoever waits for the batch tries again.
+  await service.goOn?.(id).catch(() => {});
 }
 
 /** Whether an error leaves open what became of a request that makes a batch. */

@@ -1,13 +1,18 @@
 import { randomBytes } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
+import type { Batch } from "../client/answers.ts";
+import { cancelBatch, listItems } from "../client/batches.ts";
+import { pollUntilDone } from "../client/poll.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
+import { expandedCustomIds, FIXED_LIMITS, type Limits } from "../contract/limits.ts";
+import { isTerminal } from "../contract/statuses.ts";
 import { shellWord } from "../kernel/command-line.ts";
 import { holdsApiKey } from "../kernel/hide-keys.ts";
 import { canonicalJson } from "../kernel/json.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
+import { collectRun } from "./collect-run.ts";
 import { claimDirectory, removeLeftovers } from "./directory/claim.ts";
 import { readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
@@ -20,6 +25,7 @@ import {
   newRunState,
   RUN_STATE_FILE,
   readRunState,
+  retriedId,
   submittedBatches,
   writeRunState,
 } from "./directory/run-state.ts";
@@ -28,6 +34,7 @@ import type { Asked } from "./plan/choose-model.ts";
 import { type Chunk, inputHash, type Plan, type PlannedItem, type RunRequest } from "./plan/plan.ts";
 import { isMadeAgain, planAgain } from "./plan/retry.ts";
 import { changedError, describeChanges, planUpdate } from "./plan/update.ts";
+import { findBatch } from "./run-batches.ts";
 import {
   askedIn,
   type ImageConsent,
@@ -91,6 +98,8 @@ interface Start {
   images: readonly Asked[];
   /** Of these, the images of batches that the service may have made without an answer. Other prompts replace theirs. */
   openImages: number;
+  /** Of these, the images of prompts that are the same, and were not made yet. */
+  unmadeImages: number;
   /** The changes of the prompts; null if the run was never updated, or is new. */
   update: Awaited<ReturnType<typeof planUpdate>> | null;
 }
@@ -125,7 +134,7 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     const known = new Set(own?.batches.map((batch) => batch.idempotency_key));
     const added = state.batches.filter(({ idempotency_key: key }) => !known.has(key));
     const images = askedIn(unsentBatches(state, service), plan.items);
-    const fresh = { state, added, items: plan.items, images, openImages: 0, update: null };
+    const fresh = { state, added, items: plan.items, images, openImages: 0, unmadeImages: 0, update: null };
     return { ...fresh, kind: "run", isNew: own === null };
   }
   await claim(dir, earlier.input_sha256);
@@ -135,17 +144,24 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   const update = await planUpdate(dir, earlier, plan, failed);
   const unsent = unsentBatches(earlier, service);
   const begun = { state: earlier, isNew: false, added: [], items: update.items, update };
-  if (isSame) return { ...begun, kind: "run", images: askedIn(unsent, update.items), openImages: 0 };
+  if (isSame) {
+    const images = askedIn(unsent, update.items);
+    return { ...begun, kind: "run", images, openImages: 0, unmadeImages: 0 };
+  }
+  // What is the same and not made yet is still to be paid, wherever it is made.
+  const unmade = (await findUnmade(options, earlier)).flatMap(({ pending }) => pending);
+  const left = unmade.filter((id) => update.keptImages.has(id) && !update.images.includes(id));
+  const wanted = { images: [...update.images, ...left] };
   if (!options.isUpdate) {
-    const advise = () => options.adviseUpdate(askedIn([{ images: update.images }], update.items));
+    const advise = () => options.adviseUpdate(askedIn([wanted], update.items));
     throw changedError(shownDir, update, advise, otherFlags(earlier, plan, options));
   }
   const open = unsent.filter(({ refused }) => refused !== true);
   const images = [
-    ...askedIn([{ images: update.images }], update.items),
+    ...askedIn([wanted], update.items),
     ...(open.length === 0 ? [] : askedIn(open, await readAskedItems(dir))),
   ];
-  return { ...begun, kind: "update", images, openImages: imagesIn(open) };
+  return { ...begun, kind: "update", images, openImages: imagesIn(open), unmadeImages: left.length };
 }
 
 /** Says with which flags a run was made, where they are others now, and names the command with them. Null if they are the same. */
@@ -383,6 +399,7 @@ async function startUpdate(options: StartOptions, start: Start): Promise<Started
     options.reporter.note("finishing the earlier submission first");
     await send({ ...options, state: before, consentOf }, { isWanted: ({ refused }) => refused !== true });
   }
+  const remade = await cancelReplaced(options, before, update.keptImages);
   await removeLeftovers(dir);
   const input = pendingInputName(plan.inputSha256);
   await writeInput(dir, items, input);
@@ -395,14 +412,98 @@ async function startUpdate(options: StartOptions, start: Start): Promise<Started
     request: submittedRequest(plan.request),
     batches: before.batches
       .filter(({ refused }) => refused !== true)
-      .map((batch, index) => ({ ...batch, index })),
+      .map(({ replaced: _, ...batch }, index) => ({ ...batch, index })),
     updates: [...(before.updates ?? []), { round, superseded: update.superseded }],
   };
   const parentId = state.batches.findLast(({ id }) => id !== null)?.id ?? null;
   const pending = await readRunInput(dir, input);
-  const again = { parentId, ids: update.images, round };
+  const made = new Set([...update.images, ...remade]);
+  const ids = items
+    .flatMap(({ customId, outputCount }) => expandedCustomIds(customId, outputCount))
+    .filter((id) => made.has(id));
+  const again = { parentId, ids, round };
   const added = await planAgain({ ...options, state }, pending, again);
   return send({ ...options, state, consentOf }, { added });
+}
+
+/** The images of a batch that have no outcome yet, by their ids in the run. */
+interface Unmade {
+  entry: RunBatch;
+  batch: Batch;
+  pending: string[];
+}
+
+/** Finds the batches of a run that have not ended at this service. */
+async function findUnmade(
+  { service, signal }: Pick<StartOptions, "service" | "signal">,
+  { batches }: RunState,
+): Promise<Unmade[]> {
+  const unmade: Unmade[] = [];
+  for (const entry of batches) {
+    const { id, state, status } = entry;
+    if (id === null || state !== "created" || isTerminal(status ?? "") || otherMaker(entry, service) !== null)
+      continue;
+    const batch = await findBatch(service.http, entry, id, signal);
+    if (batch.isDone) continue;
+    const items = await listItems(service.http, id, signal, entry.asked_count);
+    const pending = items.filter((item) => item.status !== "success" && item.status !== "failed");
+    unmade.push({ entry, batch, pending: idsIn(entry, pending) });
+  }
+  return unmade;
+}
+
+/** Returns the ids in the run of items of a batch. A retry may have sent them under others. */
+function idsIn({ images }: RunBatch, items: readonly { customId: string }[]): string[] {
+  const ids = new Map(images?.map((id) => [retriedId(id), id]));
+  return items.map(({ customId }) => ids.get(customId) ?? customId);
+}
+
+/**
+ * Cancels the batches with images that an update replaces before they were made, and brings what they have made into the
+ * directory. Returns the images of unchanged prompts that are left without a picture. Can be repeated after a kill.
+ */
+async function cancelReplaced(
+  options: StartOptions,
+  state: RunState,
+  kept: ReadonlySet<string>,
+): Promise<string[]> {
+  const { dir, service, clock, signal, reporter } = options;
+  const { http, isLocal } = service;
+  for (const { entry, pending } of await findUnmade(options, state))
+    if (pending.some((id) => !kept.has(id))) entry.replaced = true;
+  const replaced = state.batches.filter((entry) => entry.replaced === true);
+  if (replaced.length === 0) return [];
+  await writeRunState(dir, state);
+  reporter.note(
+    `cancelling ${counted(replaced.length, "batch", "batches")} whose prompts have changed; what has left is awaited`,
+  );
+  const cancel = async ({ id }: RunBatch) => {
+    const batch = await cancelBatch(http, id ?? "", signal);
+    if (batch.isDone) return batch;
+    return pollUntilDone(batch.id, { http, isLocal, clock, random: Math.random, signal });
+  };
+  // All of them stop before the first is awaited.
+  const ended = await Promise.all(replaced.map(cancel));
+  const remade: string[] = [];
+  for (const [at, entry] of replaced.entries()) {
+    const { id } = ended[at] as Batch;
+    const items = await listItems(http, id, signal, entry.asked_count);
+    const lost = items.filter(({ error }) => error?.code === "CANCELLED");
+    remade.push(...idsIn(entry, lost).filter((image) => kept.has(image)));
+  }
+  await collectEarlier(options, state);
+  return remade;
+}
+
+/** Fetches what the batches of a run have made, so that pictures of changed prompts are set aside, if all of them have ended. */
+async function collectEarlier(options: StartOptions, state: RunState): Promise<void> {
+  const { service, signal } = options;
+  const found: Batch[] = [];
+  for (const entry of state.batches)
+    if (entry.id !== null && otherMaker(entry, service) === null)
+      found.push(await findBatch(service.http, entry, entry.id, signal));
+  if (!found.every(({ isDone }) => isDone)) return;
+  await collectRun({ ...options, state, batches: found, keepZip: false, isForgiving: true });
 }
 
 /** Returns the name of an input until the run state has its hash. */

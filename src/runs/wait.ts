@@ -17,6 +17,8 @@ interface PollOptions {
   intervalMs?: number | undefined;
   signal?: AbortSignal | undefined;
   reporter: Pick<RunReporter, "event">;
+  /** Lets stopped batches go on. Default: yes. */
+  names?: boolean;
 }
 
 interface AwaitOptions extends PollOptions {
@@ -60,7 +62,7 @@ export async function pollBatches(
     onFailure(error: ImgbatchError, delayMs: number, untilMs: number): void;
   },
 ): Promise<Batch[]> {
-  const { service, clock, random, intervalMs, reporter } = options;
+  const { service, clock, random, intervalMs, reporter, names = true } = options;
   const states = [...batches];
   const failed = new AbortController();
   const signal =
@@ -83,7 +85,10 @@ export async function pollBatches(
         changes,
         ...(isOne ? {} : { limiter }),
         signal,
-        onLook: (look) => {
+        onLook: (seen) => {
+          const isStopped = names && seen.waiting?.code === "STOPPED" && service.goOn !== undefined;
+          if (isStopped) service.goOn?.(seen.id).catch(() => {});
+          const look = isStopped ? { ...seen, waiting: null } : seen;
           if (hasChanged(states[index], look)) reporter.event?.(progressEvent(look));
           states[index] = look;
           on.onLook(states, look);
@@ -257,7 +262,8 @@ function parkedError(
   const open = batches.filter((batch) => !batch.isDone);
   const stuck = open.flatMap(({ provider, waiting }) => {
     const isLong = waiting?.untilMs === null || (waiting?.untilMs ?? 0) - nowMs > PATIENCE_MS;
-    return waiting && (isLong || isRefusedHere(waiting, providers)) ? [{ provider, waiting }] : [];
+    const isOfUpstream = waiting !== null && waiting.code !== "STOPPED" && waiting.code !== "CANCELLING";
+    return isOfUpstream && (isLong || isRefusedHere(waiting, providers)) ? [{ provider, waiting }] : [];
   });
   const paused = new Set(stuck.map(({ provider }) => provider));
   // A batch that waits in line behind a stuck one of its provider cannot go on either.

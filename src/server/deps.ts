@@ -96,7 +96,14 @@ export interface ApiDeps extends CreateBatchDeps {
   /** Bytes that may still be written where the data is kept. */
   freeDiskBytes(): Promise<number>;
   feed: Feed;
-  /** Cancels a batch and stops its work. Throws `BATCH_IMAGE_CANCEL_FAILED` when an upstream cannot be reached. */
+  /** Lets a batch go on, because somebody names it. With `isLease`, that is to be said again every few seconds. */
+  goOn(batchId: string, isLease: boolean): Promise<void>;
+  /** Whoever named the batch with a lease has left. */
+  stopGoing(batchId: string): Promise<void>;
+  /**
+   * Cancels a batch. Resolves before it has ended when requests that are paid take long. Throws `BATCH_IMAGE_CANCEL_FAILED`
+   * when an upstream cannot be reached.
+   */
   cancel(batchId: string): Promise<void>;
   /** Begins to end the jobs of a batch at their upstream. Throws `BATCH_IMAGE_NOT_IN_JOBS` for a batch that cannot have any. */
   endJobs(batchId: string): Promise<void>;

@@ -25,6 +25,9 @@ import { generatedFiles } from "../server/surfaces.ts";
 import { type AccessOptions, type LocalAccess, openLocalAccess } from "./local-access.ts";
 import { runAll, type Workers, workOfAll } from "./workers-part.ts";
 
+/** How long a request to cancel a batch waits for the end of what has left. The batch is cancelled all the same. */
+const CANCEL_ANSWER_MS = 20_000;
+
 /** The build of the web console, also when the service runs from its source. */
 const CONSOLE_DIRECTORY = packageFile("dist/console");
 
@@ -67,7 +70,7 @@ interface Api {
 export async function openApi(options: ApiOptions): Promise<Api> {
   const { config, role, address, storage, dataDirectory, workers, withWorkers, isShared } = options;
   const { scheduler, providers } = workers;
-  const { stores, blobs, clock, feed, log, presence, ending } = workers.deps;
+  const { stores, blobs, clock, feed, log, presence, ending, goingOn } = workers.deps;
   const realtime = new Realtime({
     ...workers.deps,
     offers: workers.realtimeOffers,
@@ -106,11 +109,24 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     },
     askBucket: storage.blobs.kind === "s3" ? () => blobs.list("ready/") : null,
     isStopping: () => ending.aborted,
-    cancel: (batchId) => scheduler.cancel(batchId, workers.notifyOthers),
+    goesOn: goingOn.kind,
+    goOn: async (batchId, isLease) => {
+      await scheduler.goOn(batchId, isLease);
+      workers.notifyOthers();
+    },
+    stopGoing: (batchId) => goingOn.leave(batchId),
+    cancel: (batchId) => {
+      const answer = new AbortController();
+      const cancelled = scheduler.cancel(batchId, workers.notifyOthers).finally(() => answer.abort());
+      cancelled.catch((error) => log.warn("a batch was cancelled with trouble", { error: String(error) }));
+      // What has left for a paid upstream may take minutes.
+      return Promise.race([cancelled, clock.sleep(CANCEL_ANSWER_MS, answer.signal).catch(() => cancelled)]);
+    },
     endJobs: (batchId) => scheduler.endJobs(batchId, workers.notifyOthers),
     onBatchCreated: (batch) => {
       tracer.note({ "imgbatch.batch.id": batch.id });
       feed.publish({ type: "batch", batchId: batch.id, status: "queued" });
+      goingOn.begin(batch.id);
       scheduler.wake(batch.id);
       workers.notifyOthers();
     },
@@ -134,7 +150,8 @@ export async function openApi(options: ApiOptions): Promise<Api> {
   try {
     if (!isShared) {
       const identities = identitiesOf(config.providers, providers);
-      const facts = { url, workers: withWorkers, providers: identities, secret };
+      const ends = options.endsWithCommand ? { ends_with_command: true } : {};
+      const facts = { url, workers: withWorkers, ...ends, providers: identities, secret };
       access = await openLocalAccess({ ...options, facts }, workers.deps);
     }
   } catch (error) {

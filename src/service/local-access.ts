@@ -32,10 +32,10 @@ export interface LocalAccess {
 export interface AccessOptions {
   config: Config;
   dataDirectory: string;
-  /** Whether the file with the key names this service's address. */
-  announceUrl: boolean;
+  /** See `LocalServiceOptions`. The file with the key does not name the address of such a service. */
+  endsWithCommand?: boolean;
   budgetMicroUsd?: number | undefined;
-  facts: Pick<ServerFile, "url" | "workers" | "providers" | "secret">;
+  facts: Pick<ServerFile, "url" | "workers" | "providers" | "secret" | "ends_with_command">;
 }
 
 /** Writes the files by which programs on this machine find the service, with its key. */
@@ -68,7 +68,7 @@ export async function openLocalAccess(
  * the file with the key is damaged or cannot be read.
  */
 async function ensureCredentials(
-  { config, dataDirectory, announceUrl, facts: { url } }: AccessOptions,
+  { config, dataDirectory, endsWithCommand = false, facts: { url } }: AccessOptions,
   deps: { stores: Stores; clock: Clock; ids: Ids; log: Log },
 ): Promise<Credentials> {
   const path = join(dataDirectory, DATA_FILES.credentials);
@@ -82,7 +82,7 @@ async function ensureCredentials(
   await closeToOthers(path, deps.log);
   const isKnownHere =
     known !== null && (await deps.stores.read.keys.bySha256(sha256Hex(known.api_key))) !== null;
-  if (isKnownHere && (known.base_url === url || !announceUrl)) return known;
+  if (isKnownHere && (known.base_url === url || endsWithCommand)) return known;
   const api_key = isKnownHere ? known.api_key : await makeFirstKey(config, deps);
   const credentials = { base_url: url, api_key };
   await writeFileDurably(path, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600 });

@@ -26,8 +26,11 @@ export interface LocalServiceOptions {
   dataDirectory: string;
   /** Port 0 takes a free one. */
   address: { host: string; port: number };
-  /** Whether `credentials.json` names this service's address. False for a service that ends with its command. */
-  announceUrl: boolean;
+  /**
+   * Whether the service is that of a command, and works only on the batches that a command names. Then `credentials.json`
+   * does not name its address. Default: it stays, and works on all that is sent to it.
+   */
+  endsWithCommand?: boolean;
   /** Without workers the service shows and serves existing batches, and takes none. */
   workers: boolean;
   /**
@@ -69,6 +72,8 @@ export interface Service {
   failed: AbortSignal;
   /** The load of this process now. `paid`: the requests that a stop waits for. */
   queue(): { running: number; paid: number; slots: number; isPaused: boolean };
+  /** Lets a batch go on for as long as the service runs, because the person here names it. */
+  goOn(batchId: string): Promise<void>;
   /** Begins no more work for batches from now on. Requests are still answered. */
   pause(): void;
   /** The state of its providers. */
@@ -124,7 +129,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     );
   try {
     // A command with a service of its own is not traced.
-    const tracing = options.announceUrl ? await openTracing(log) : null;
+    const tracing = !options.endsWithCommand ? await openTracing(log) : null;
     if (tracing !== null) parts.push(tracing);
     const stored = await openOwnStorage(storage, {
       directory: dataDirectory,
@@ -145,14 +150,17 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       providers: options.providers,
       recordingMicroUsd: options.recordingMicroUsd,
       presence: { role: withWorkers ? role : "api", isAlone: !isShared },
+      goesOn: options.endsWithCommand ? "while-named" : "always",
     });
     parts.push(workers);
     const { providers, scheduler } = workers;
     // A command with a service of its own gives the reason itself.
-    for (const { name, upstream } of options.announceUrl ? providers : [])
+    for (const { name, upstream } of !options.endsWithCommand ? providers : [])
       if (upstream?.disabled)
         log.warn("a provider is disabled", { provider: name, reason: upstream.disabled });
-    for (const { message, advice } of options.announceUrl && role !== "worker" ? undercharging(config) : [])
+    for (const { message, advice } of !options.endsWithCommand && role !== "worker"
+      ? undercharging(config)
+      : [])
       log.info(message, { advice });
     const api = await openApi({
       ...{ ...options, storage, role, workers, withWorkers, isShared },
@@ -167,6 +175,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       feed,
       failed: failing.signal,
       queue: () => scheduler.load,
+      goOn: (batchId) => scheduler.goOn(batchId, false),
       pause: () => scheduler.setPaused(true),
       health: workers.deps.health,
       signInLink: api.signInLink,

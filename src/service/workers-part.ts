@@ -11,6 +11,7 @@ import { waitingFor } from "../domain/health/waiting.ts";
 import { isAtWork, showJob } from "../domain/jobs/job-rules.ts";
 import { imagePriceUsd, Offers, providerModel } from "../domain/models.ts";
 import type { ImageProvider, ItemProvider } from "../domain/ports/image-provider.ts";
+import type { GoesOn } from "../domain/records.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
 import { sharpInspector } from "../imaging/sharp-images.ts";
@@ -21,6 +22,7 @@ import type { ApiDeps } from "../server/deps.ts";
 import { lineReaders } from "../server/surfaces.ts";
 import { lockFile } from "../storage/data-lock.ts";
 import type { WorkerDeps } from "../workers/deps.ts";
+import { GoingOn } from "../workers/going-on.ts";
 import { Alone, Cluster, type PresenceFacts } from "../workers/presence.ts";
 import { shareProviders } from "../workers/provider-slots.ts";
 import { startRetention } from "../workers/retention-sweep.ts";
@@ -40,6 +42,8 @@ interface WorkersOptions extends Pick<WorkerDeps, "clock" | "ids" | "random" | "
   providers?: readonly ImageProvider[] | undefined;
   /** The row by which other processes see this one. */
   presence: Pick<PresenceFacts, "role"> & { isAlone: boolean };
+  /** Who works on the batches that are made here: see `GoingOn`. */
+  goesOn: Exclude<GoesOn, "no">;
   /** See `ServiceOptions`. */
   recordingMicroUsd?: number | undefined;
   /** Aborted when the disk fails under the database: then nothing can be recorded. */
@@ -97,6 +101,7 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
     { ...options, stores },
     { role, version: readVersion(), providers: role === "api" ? [] : names },
   );
+  const goingOn = new GoingOn({ stores, clock, log }, options.goesOn);
   const closing = new AbortController();
   let scheduler: Scheduler | null = null;
   let sharing: SharedFeed | null = null;
@@ -105,6 +110,7 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
   const close = (graceMs: number) =>
     runAll(
       () => stopRetention?.(),
+      () => goingOn.close(),
       // A process without workers may be telling upstreams to cancel.
       () => scheduler?.stop(graceMs, failed.aborted),
       () => sharing?.close(),
@@ -126,7 +132,7 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
       offersFor(config, some, health, providers);
     const inspector = sharpInspector(decoding);
     const deps: WorkerDeps = {
-      ...{ stores, blobs, clock, log, inspector, health, presence },
+      ...{ stores, blobs, clock, log, inspector, health, presence, goingOn },
       ids: options.ids,
       random: options.random,
       feed: options.feed,
@@ -142,6 +148,7 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
       outputRetentionMs: config.retention.outputHours * HOUR_MS,
     };
     await presence.join();
+    if (isAlone) await goingOn.start();
     heartbeat = presence.run(closing.signal);
     const own = new Scheduler(deps);
     scheduler = own;
@@ -192,6 +199,19 @@ export async function runAll(...steps: (() => unknown)[]): Promise<void> {
   if (errors.length > 0) throw errors[0];
 }
 
+/** `imgbatch` is on the path of most people; a program that shows the batch may know a better name. */
+const stopped = (id: string): Waiting => ({
+  code: "STOPPED",
+  message: `go on with imgbatch wait ${id}, or give up with imgbatch cancel ${id}`,
+  untilMs: null,
+});
+
+const CANCELLING: Waiting = {
+  code: "CANCELLING",
+  message: "requests that have left are awaited, and their images are kept",
+  untilMs: null,
+};
+
 const NO_WORKERS: Waiting = {
   code: "NO_WORKERS",
   message: "The workers are not running.",
@@ -203,7 +223,7 @@ const NO_WORKERS: Waiting = {
  * processes of a service have the same configuration.
  */
 export function workOfAll(
-  { stores, offers, health, providers, clock }: WorkerDeps,
+  { stores, offers, health, providers, clock, goingOn }: WorkerDeps,
   lacksWorkers: () => boolean,
 ): Pick<ApiDeps, "waitingOf" | "jobsOf" | "isInJobs" | "queueOfAll"> {
   const slots = providers.reduce((sum, { concurrency }) => sum + concurrency, 0);
@@ -211,6 +231,8 @@ export function workOfAll(
   return {
     waitingOf: (batch) => {
       const { status, waitingSinceMs, waiting } = batch;
+      if (!isTerminal(status) && batch.cancelAskedAtMs !== null) return CANCELLING;
+      if (!isTerminal(status) && !goingOn.includes(batch)) return stopped(batch.id);
       if (!isTerminal(status) && lacksWorkers()) return NO_WORKERS;
       // A job may be at work at an upstream that cannot be asked for it.
       const mayWait = waitingSinceMs !== null || (status === "running" && hasJobs.has(batch.provider));

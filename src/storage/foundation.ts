@@ -57,6 +57,8 @@ create table batches (
   task_name_folded text not null,
   status text not null,
   owner text,
+  goes_on text not null default 'always',
+  cancel_asked_at_ms integer,
   served integer not null default 0,
   model text not null,
   mime_type text not null,
@@ -94,7 +96,7 @@ create index batches_by_key_and_download on batches (api_key_id, (downloaded_at_
 create index batches_by_key_and_status on batches (api_key_id, status, created_at_ms, seq);
 create index batches_by_parent on batches (parent_batch_id, seq) where parent_batch_id is not null;
 create index batches_by_status on batches (status, seq);
-create index batches_by_turn on batches (status, provider, api_key_id, seq);
+create index batches_by_turn on batches (status, goes_on, provider, api_key_id, seq);
 create index batches_served on batches (served);
 create index batches_served_by_key on batches (api_key_id, served);
 

@@ -11,6 +11,7 @@ import type { Stores } from "../domain/ports/stores.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
+import type { GoingOn } from "./going-on.ts";
 import type { Presence } from "./presence.ts";
 
 /** Everything that the workers use. */
@@ -37,6 +38,8 @@ export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   outputRetentionMs: number;
   /** This process, as others see it. */
   presence: Presence;
+  /** Which batches may be worked on here. */
+  goingOn: GoingOn;
   /** Aborted when the process is about to stop: then no work is begun, and what runs goes on until the stop. */
   ending: AbortSignal;
   /** Files on their way into the service. */

@@ -33,8 +33,8 @@ export class Intake {
    * the service stops, while `isHeld`, or when the batch has moved on, or another input comes first.
    */
   async take(batch: BatchRecord, isHeld: () => boolean): Promise<BatchStatus | null> {
-    const { stores } = this.#deps;
-    const isNext = (await stores.read.batches.unread()).some(({ id }) => id === batch.id);
+    const { stores, goingOn } = this.#deps;
+    const isNext = (await stores.read.batches.unread(goingOn.kind)).some(({ id }) => id === batch.id);
     if (!isNext || !(await becomeOwner(this.#deps, batch.id))) return null;
     const read = () => this.#take(batch, () => this.#stopping.signal.aborted || isHeld());
     try {

@@ -139,7 +139,10 @@ const UNMADE: readonly BatchStatus[] = ["queued", "running"];
  */
 export async function handOver(deps: WorkerDeps): Promise<void> {
   const yieldSometimes = createYield(20);
-  for (const batch of await deps.stores.read.batches.unmadeByOthers(deps.presence.providers)) {
+  for (const batch of await deps.stores.read.batches.unmadeByOthers(
+    deps.presence.providers,
+    deps.goingOn.kind,
+  )) {
     await handOverOne(deps, batch);
     await yieldSometimes();
   }

@@ -1,5 +1,5 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
-import { cancelBatch } from "../domain/batches/end-batch.ts";
+import { askToCancel, cancelBatch } from "../domain/batches/end-batch.ts";
 import { endJobs } from "../domain/jobs/job-rules.ts";
 import type { Repositories } from "../domain/ports/stores.ts";
 import type { BatchRecord } from "../domain/records.ts";
@@ -11,6 +11,9 @@ import { ItemPool } from "./items/item-pool.ts";
 import { JobPool } from "./jobs/job-pool.ts";
 import { handOver, recover, releaseLeases, removeLateOrphans, removeOrphansOf } from "./recovery.ts";
 import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "./worker-pool.ts";
+
+/** How often a cancellation looks whether requests of other processes have ended. */
+const OTHERS_MS = 500;
 
 type BegunBatch = Awaited<ReturnType<Repositories["batches"]["begun"]>>[number];
 
@@ -25,8 +28,8 @@ export class Scheduler {
   readonly #intake: Intake;
   /** Batches being advanced now. */
   readonly #advancing = new Map<string, { again: boolean; isUnwanted: boolean }>();
-  /** Batches that are about to be cancelled: no other step may end them meanwhile. */
-  readonly #cancelling = new Set<string>();
+  /** Batches that are being cancelled: no other step may end them meanwhile. */
+  readonly #cancelling = new Map<string, Promise<void>>();
   readonly #tasks = new Tasks();
   readonly #stopping = new AbortController();
   readonly #removeOrphans = coalesced(() => removeLateOrphans(this.#deps));
@@ -39,8 +42,12 @@ export class Scheduler {
     this.#intake = new Intake(deps);
     const events: PoolEvents = {
       onBatchIdle: (batchId) => this.wake(batchId),
-      mayBegin: (batchId) => this.#mayBegin && (batchId === undefined || !this.#cancelling.has(batchId)),
+      mayBegin: (batchId) => this.#mayBegin && (batchId === undefined || this.#mayBeginFor(batchId)),
     };
+    deps.goingOn.onStopped((batchId) => {
+      for (const pool of this.#pools) pool.remove(batchId);
+      this.#wakePools();
+    });
     deps.ending.addEventListener("abort", () => this.#wakePools(), { once: true });
     const jobProviders = deps.providers.filter((provider) => provider.kind === "job");
     this.#jobs = new Map(
@@ -75,6 +82,10 @@ export class Scheduler {
     return this.#isRunning && !this.#isPaused && !ending.aborted && presence.isFresh;
   }
 
+  #mayBeginFor(batchId: string): boolean {
+    return !this.#cancelling.has(batchId) && this.#deps.goingOn.mayBegin(batchId);
+  }
+
   #wakePools(): void {
     for (const pool of this.#pools) pool.wake();
   }
@@ -104,11 +115,12 @@ export class Scheduler {
    */
   async poll({ areSomeGone = false }: { areSomeGone?: boolean } = {}): Promise<void> {
     if (!this.#isRunning) return;
-    const { stores, presence } = this.#deps;
+    const { stores, presence, goingOn } = this.#deps;
     await releaseLeases(this.#deps);
     await this.#forgetEnded();
+    for (const { id } of await stores.read.batches.cancelsAsked()) this.#beginToCancel(id);
     const yieldSometimes = createYield(20);
-    for (const batch of await stores.read.batches.begun()) {
+    for (const batch of await stores.read.batches.begun(goingOn.kind)) {
       if (this.#isRunning && this.#isForUs(batch)) this.#resume(batch);
       await yieldSometimes();
     }
@@ -126,12 +138,45 @@ export class Scheduler {
   }
 
   /**
-   * Cancels a batch and stops its work; an ended batch stays as it is. Throws `BATCH_IMAGE_CANCEL_FAILED` when the job
-   * of an upstream could not be cancelled: the batch is cancelled all the same. Repeating the call tries the job again.
-   * `tellOthers` is called before an upstream is asked, which may take long.
+   * Lets a batch go on, because somebody names it: see `GoingOn`. A batch that has ended, or is to be cancelled, stays as it is.
    */
-  async cancel(batchId: string, tellOthers = () => {}): Promise<void> {
-    const failed = await this.#cancelHeld(batchId).finally(tellOthers);
+  async goOn(batchId: string, isLease: boolean): Promise<void> {
+    if (!(await this.#deps.goingOn.name(batchId, isLease)) || !this.#isRunning) return;
+    await handOver(this.#deps);
+    await this.poll();
+    this.wake(batchId);
+  }
+
+  /**
+   * Cancels a batch; an ended batch stays as it is. From now on nothing is begun for it, also after a restart. Requests that
+   * have left for a paid upstream are awaited, and their images are kept. Other work is stopped. Throws
+   * `BATCH_IMAGE_CANCEL_FAILED` when the job of an upstream could not be cancelled: the batch is cancelled all the same.
+   * Repeating the call tries the job again. `tellOthers` is called when the batch has stopped, and when it has ended.
+   */
+  cancel(batchId: string, tellOthers = () => {}): Promise<void> {
+    const cancelling =
+      this.#cancelling.get(batchId) ??
+      this.#cancel(batchId, tellOthers).finally(() => this.#cancelling.delete(batchId));
+    if (!this.#cancelling.has(batchId)) {
+      this.#cancelling.set(batchId, cancelling);
+      this.#tasks.track(cancelling.catch(() => {}));
+    }
+    return cancelling;
+  }
+
+  /** Goes on with a cancellation that an earlier process, or another one, has begun. */
+  #beginToCancel(batchId: string): void {
+    if (this.#cancelling.has(batchId)) return;
+    this.cancel(batchId).catch((error) => {
+      const facts = { batch: batchId, error: String(error) };
+      this.#later("a batch could not be cancelled", facts, () => this.#isRunning && void this.poll());
+    });
+  }
+
+  async #cancel(batchId: string, tellOthers: () => void): Promise<void> {
+    // What is checked before work begins is whether the batch is in the map.
+    await Promise.resolve();
+    const failed = await this.#cancelHeld(batchId, tellOthers).finally(tellOthers);
     if (failed) reportEnded(this.#deps.feed, batchId, "cancelled", failed);
     try {
       await Promise.all(this.#pools.map((pool) => pool.abort(batchId)));
@@ -154,14 +199,19 @@ export class Scheduler {
   }
 
   /** Reading back takes time. Meanwhile no item of the batch starts, and no step forward ends the batch first. */
-  async #cancelHeld(batchId: string): Promise<string[] | null> {
-    this.#cancelling.add(batchId);
-    this.#wakePools();
+  async #cancelHeld(batchId: string, tellOthers: () => void): Promise<string[] | null> {
+    const { stores, clock, presence } = this.#deps;
     let failed: string[] | null = null;
     try {
+      await askToCancel(stores, batchId, clock.nowMs());
+      this.#wakePools();
+      tellOthers();
+      await Promise.all(this.#pools.map((pool) => pool.settle(batchId)));
+      while (await stores.read.items.areLeasedBesides(batchId, presence.id))
+        await clock.sleep(OTHERS_MS, this.#stopping.signal);
       failed = await cancelBatch(this.#deps, batchId, () => endOf(this.#deps));
     } finally {
-      this.#cancelling.delete(batchId);
+      if (failed === null) this.#cancelling.delete(batchId);
       if (failed === null) this.wake(batchId);
     }
     return failed;
@@ -193,8 +243,9 @@ export class Scheduler {
   }
 
   async #beginToReadInputs(): Promise<void> {
+    const { stores, goingOn } = this.#deps;
     try {
-      for (const { id, provider } of await this.#deps.stores.read.batches.unread())
+      for (const { id, provider } of await stores.read.batches.unread(goingOn.kind))
         if (this.#isRunning && this.#deps.presence.isOurs(provider) && !this.#advancing.has(id))
           this.wake(id);
     } catch (error) {

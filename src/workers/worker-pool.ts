@@ -13,7 +13,7 @@ export interface PoolEvents {
   onBatchIdle(batchId: string): void;
   /**
    * Whether work may begin: not while paused, while the service stops, or when the leases of this process may be lost; and
-   * none of a batch that is about to be cancelled.
+   * none of a batch that is stopped or to be cancelled.
    */
   mayBegin(batchId?: string): boolean;
 }
@@ -32,6 +32,11 @@ export interface WorkerPool {
   reset(): void;
   /** Forgets a batch that has ended. */
   remove(batchId: string): void;
+  /**
+   * Waits until the requests of a batch have ended that a stop would wait for, too. `mayBegin` is false for the batch: what is
+   * recorded until then belongs to it.
+   */
+  settle(batchId: string): Promise<void>;
   /**
    * Stops the running work of an ended batch, here and at the provider, without waiting for its end. Can be repeated.
    * Throws `BATCH_IMAGE_CANCEL_FAILED` when the provider did not accept the cancellation.

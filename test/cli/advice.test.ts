@@ -51,7 +51,7 @@ it("[CLI-1] every error of every command has an advice, and the commands in it a
 
 it("[CLI-1] an advice names the batch or the run that the command was about, quoted where a shell needs it", () => {
   expect(advice("TIMEOUT", "submit", ["a b.jsonl"])).toBe(
-    "imgbatch wait 'a b-images' (or the same command again)",
+    "imgbatch wait 'a b-images' (or the same command again); to give up: imgbatch cancel 'a b-images'",
   );
   expect(advice("TIMEOUT", "submit", ["x"], { options: { output: "out" } })).toContain("imgbatch wait out (");
   expect(advice("TIMEOUT", "wait", ["one", "two"])).toContain("imgbatch wait one two (");

@@ -96,6 +96,7 @@ type Kind = ServiceConnection["kind"];
 const ON_DATA_DIRECTORY = {
   ...{ dataDirectory: "d", providers: [], upstream: null, disabled: () => [], noteDrawings: () => {} },
   ...{ failed: new AbortController().signal, paidRequests: () => 0, pause() {} },
+  ...{ endsWithCommand: false, goOn: async () => {}, leave: async () => {} },
 };
 
 /** A context whose connections go to these addresses, one after the other. */
@@ -170,12 +171,14 @@ it("a submission that an earlier command left open does not mean that the servic
 });
 
 it("[CLI-10] a stop says whether the batch goes on without this command", () => {
-  const stop = (kind: Kind) => (explainStop(new ImgbatchError("INTERRUPTED"), kind, ["b1"]) as Error).message;
+  const stop = (kind: Kind, stopsWithCommand = false) =>
+    explainStop(new ImgbatchError("INTERRUPTED"), { kind, stopsWithCommand }, ["b1"]).message;
   expect(stop("remote")).toBe("Interrupted; b1 goes on.");
   expect(stop("running")).toBe("Interrupted; b1 goes on while its service runs.");
-  expect(stop("embedded")).toBe("Interrupted; b1 is paused; run the same command to continue.");
+  const stopped = "Interrupted; b1 is stopped, and nothing more is sent.";
+  expect([stop("embedded", true), stop("running", true)]).toEqual([stopped, stopped]);
   const other = new ImgbatchError("NETWORK");
-  expect(explainStop(other, "embedded", ["b1"])).toBe(other);
+  expect(explainStop(other, { kind: "embedded", stopsWithCommand: true }, ["b1"])).toBe(other);
 });
 
 /** Another program on the port, which notes what it is sent. */

@@ -430,7 +430,7 @@ describe("a connection that is lost", { timeout: 120_000 }, () => {
     expect(bill()).toEqual(["one", "two", "x"]);
   });
 
-  it("[MCP-5] when the client closes its end, the paid request is waited for and no other begins; the next start goes on", async () => {
+  it("[MCP-5] when the client closes its end, the paid request is waited for and no other begins; the next start goes on when the run is named", async () => {
     const config = useProgram();
     write("wait", "");
     const first = await start(...config, "--max-cost", "1");
@@ -441,7 +441,12 @@ describe("a connection that is lost", { timeout: 120_000 }, () => {
     rmSync(path("wait"));
     expect(await ending).toBe(0);
     expect(bill()).toEqual(["one"]);
-    const second = await start(...config);
+    const second = await start(...config, "--max-cost", "1");
+    expect((await second.call("status", { targets: ["p-images"] })).json).toMatchObject({
+      batches: [{ waiting: { code: "STOPPED" } }],
+    });
+    expect(bill()).toEqual(["one"]);
+    await second.call("submit", { files: ["p.jsonl"] });
     await second.until("p-images");
     expect(bill()).toEqual(["one", "two"]);
     expect(spentOf(await second.call("check_prompts", { files: ["p.jsonl"] }))).toBe(2 * PRICE);

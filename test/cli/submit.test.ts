@@ -234,7 +234,7 @@ it("the options of submit reach the request", async () => {
 it("an option that is not right is exit 2 and says what would be", async () => {
   const cli = await bench();
   const wrong = [
-    ["--count", "9"],
+    ["--count", "10001"],
     ["--mime-type", "image/gif"],
     ["--metadata", "novalue"],
     ["--timeout", "soon"],

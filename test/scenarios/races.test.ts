@@ -188,7 +188,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
   const [created] = await Promise.all([
     each((one) =>
       createBatch(
-        { stores: one, blobs, ...deps, offers, takesBatches: async () => true },
+        { stores: one, blobs, ...deps, offers, takesBatches: async () => true, goesOn: "always" },
         { key, group: groupEntry },
         request,
         "idem",

@@ -22,7 +22,6 @@ export async function startSdkService(limits: object = {}, workers = false): Pro
     config: parseConfig(config, "test"),
     dataDirectory: data,
     address: { host: "127.0.0.1", port: 0 },
-    announceUrl: false,
     workers,
     log: silentLog,
   });

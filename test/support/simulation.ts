@@ -27,6 +27,7 @@ import { type Ids, sha256Hex } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { type OpenStorage, openStorage } from "../../src/service/storage/open-storage.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
+import { GoingOn } from "../../src/workers/going-on.ts";
 import { Alone, Cluster, HEARTBEAT_MS, type Presence, TERM_MS } from "../../src/workers/presence.ts";
 import { Scheduler } from "../../src/workers/scheduler.ts";
 import { seededRandom } from "../soak/random.ts";
@@ -209,6 +210,7 @@ export class Simulation {
       ...own,
       offers: new Offers(own.providers, [], new Map(), undefined, false),
       takesBatches: async () => true,
+      goesOn: "always" as const,
     };
     return createBatch(
       deps,
@@ -277,6 +279,7 @@ export class Simulation {
     const deps: WorkerDeps = {
       stores,
       presence,
+      goingOn: new GoingOn({ stores, clock, log: silentLog }, "always"),
       ending: new AbortController().signal,
       blobs: this.#filesOf(turn),
       finishes: groupFinishes(stores),

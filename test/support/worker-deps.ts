@@ -12,6 +12,7 @@ import { sharpInspector } from "../../src/imaging/sharp-images.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
+import { GoingOn } from "../../src/workers/going-on.ts";
 import { Alone, Cluster } from "../../src/workers/presence.ts";
 import type { FakeClock } from "./fake-clock.ts";
 
@@ -32,7 +33,9 @@ export async function workerDepsOf({
   const facts = { role: "all", version: "1", providers: providers.map(({ name }) => name) } as const;
   const presence = new (isAlone ? Alone : Cluster)({ stores, clock, ids: randomIds, log: silentLog }, facts);
   await presence.join();
+  const goingOn = new GoingOn({ stores, clock, log: silentLog }, "always");
   return {
+    goingOn,
     stores,
     blobs,
     finishes: groupFinishes(stores),

@@ -43,6 +43,7 @@ async function jobsOfKeys() {
     limits: DEFAULT_LIMITS,
     lineReaders: { native: read },
     presence: { isAlone: true, id: "worker" },
+    goingOn: { kind: "always" },
   } as unknown as WorkerDeps;
   const intake = new Intake(deps);
   const job = async (apiKeyId?: string): Promise<BatchRecord> => {

@@ -55,10 +55,10 @@ it("a look for work that is under way when the process stops begins nothing", as
   const [asked, answer] = [gate(), gate()];
   const { scheduler, statusOf } = await schedulerBesideOthers(new FakeJobProvider(), (stores) => {
     const { batches } = stores.read;
-    const begun: typeof batches.begun = async () => {
+    const begun: typeof batches.begun = async (goesOn) => {
       asked.open();
       await answer.promise;
-      return batches.begun();
+      return batches.begun(goesOn);
     };
     const unmadeByOthers = () =>
       Promise.reject(new StorageUnavailable("busy", "The database is busy.", null));
@@ -107,9 +107,11 @@ it("all processes are told of a cancellation before its upstream has answered", 
   const { scheduler, batch, statusOf } = await schedulerBesideOthers(upstream);
   await scheduler.start();
   await expect.poll(() => upstream.polls).toBe(1);
-  const told = gate<unknown>();
-  const cancelling = scheduler.cancel(batch.id, () => told.open(statusOf()));
-  expect(await told.promise).toBe("cancelled");
+  const told = gate();
+  const cancelling = scheduler.cancel(batch.id, async () => {
+    if ((await statusOf()) === "cancelled") told.open();
+  });
+  await told.promise;
   expect(upstream.cancelled).toEqual([]);
   answer.open();
   await cancelling;

@@ -3,6 +3,7 @@ import { cancelBatch } from "../../client/batches.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
+import { CANCELS_AT_ONCE, untilCancelled } from "../interruption.ts";
 import { batchLine, describeCancel, releasedMicroUsd } from "../output/batches.ts";
 import { nextCommand } from "../output/next-step.ts";
 import {
@@ -23,7 +24,10 @@ export const command: CommandDetails = {
   run,
 };
 
-/** `imgbatch cancel`: cancels a batch, or every batch of a run. Finished images stay and are billed. */
+/**
+ * `imgbatch cancel`: cancels a batch, or every batch of a run. Nothing more is sent, what has left for a paid upstream is
+ * awaited, and finished images stay and are billed.
+ */
 async function run(context: CommandContext): Promise<CommandResult> {
   const { output, signal } = context;
   const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
@@ -33,10 +37,13 @@ async function run(context: CommandContext): Promise<CommandResult> {
     const { http } = service;
     const cancel = async (id: string) => {
       const before = await requireBatch(http, id, signal);
-      const batch = before.isDone ? before : await cancelBatch(http, id, signal);
+      const asked = before.isDone ? before : await cancelBatch(http, id, signal);
+      if (!asked.isDone) output.note(describeCancel(asked));
+      const batch = await untilCancelled(asked, service, context);
       return { batch, isNew: !before.isDone && batch.status === "cancelled" };
     };
-    const ended = await forEachBatch(own, cancel, ({ batch }) => describe(batch));
+    // All of them stop before the first is awaited.
+    const ended = await forEachBatch(own, cancel, ({ batch }) => describe(batch), CANCELS_AT_ONCE);
     const batches = ended.map(({ batch }) => batch);
     await recordAll([target], batches, context.clock);
     for (const { batch, isNew } of ended) output.note(describe(batch, isNew));

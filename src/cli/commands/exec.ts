@@ -185,7 +185,6 @@ async function startOwnService(options: {
       address,
       log,
       workers: true,
-      announceUrl: true,
       budgetMicroUsd,
       recordingMicroUsd,
     });

@@ -1,7 +1,6 @@
 import { join, resolve } from "node:path";
 import { createRateLimiter } from "../../client/realtime.ts";
 import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../../contract/errors.ts";
-import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { optionFields, withoutDefaults } from "../../prompts/options.ts";
@@ -26,7 +25,7 @@ import type { ImageConsent } from "../../runs/send.ts";
 import { stands } from "../../runs/standing.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
-import { withService } from "../connect/connect.ts";
+import { expectedLimits, withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
 import { failureLines, paidTwiceNote } from "../finish-run.ts";
 import { stopReason } from "../interruption.ts";
@@ -38,7 +37,7 @@ import { fetchAgain, writeRunReports } from "../output/reports.ts";
 import { nextOfImages, remakeElsewhere } from "../output/run-steps.ts";
 import { chooseUpstream, originsOf } from "../targets.ts";
 import type { GenerateOptions } from "./generate-options.ts";
-import { readVariableRules } from "./input-options.ts";
+import { readVariableRules, requireCount } from "./input-options.ts";
 import { requireDirectory } from "./submit-options.ts";
 
 /** Makes the images of a prompt file in a run directory, one request for each image. */
@@ -50,8 +49,13 @@ export async function generateMany(
   const { cwd, stdin } = context;
   const shownDir = options.output ?? defaultRunDirectory(file);
   requireDirectory(resolve(cwd, shownDir), shownDir);
+  const limits = await expectedLimits(
+    context,
+    await chooseUpstream(context, resolve(cwd, shownDir)).catch(() => null),
+  );
+  requireCount(options.count, limits);
   const read = await readPromptFiles([{ name: file, cwd, stdin }], {
-    limits: DEFAULT_LIMITS,
+    limits,
     defaultCount: options.count,
     format: options.format,
     root: context.root,

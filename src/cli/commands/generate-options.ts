@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, typeOfFileName } from "../../contract/image-formats.ts";
-import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { DEFAULT_LIMITS, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { BAD_TEXT, FORMAT_NAMES, inspectFile, isBlank, readLines } from "../../prompts/lines.ts";
@@ -53,7 +53,7 @@ export async function readGenerateOptions(context: CommandContext) {
     mayReplace: read.flagOption(options, "force"),
     jobs: read.wholeOption(options, "jobs", { min: 1, max: MOST_JOBS }),
     rpm: read.wholeOption(options, "rpm", { min: 1, max: MOST_REQUESTS }),
-    count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
+    count: read.wholeOption(options, "count", { min: 1, max: WIDEST_LIMITS.outputCountPerItem }) ?? 1,
     format: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
     retries: read.wholeOption(options, "retries", { min: 0, max: MOST_RETRIES }),
     maxCostMicroUsd: read.usdOption(options, "maxCost"),

@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { BACKGROUNDS, SIZE_TIERS } from "../../contract/image-formats.ts";
-import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type Options, readOptions } from "../../prompts/options.ts";
 import type { VariableRules } from "../../prompts/variables.ts";
 import { loadReference, type PromptReference } from "../../runs/plan/reference-files.ts";
@@ -104,6 +104,7 @@ export async function loadReferences(
   options: TypedOptions,
   name: "image" | "reference",
   cwd: string,
+  limits: Limits = DEFAULT_LIMITS,
 ): Promise<PromptReference[]> {
   const given = options[name];
   const paths = Array.isArray(given) ? given.map(String) : [];
@@ -113,7 +114,7 @@ export async function loadReferences(
     if ((await stat(resolve(cwd, path)).catch(() => null)) === null)
       throw usage(flagOf(name), `there is no file ${JSON.stringify(path)}`);
     let problem = "";
-    const rules = { baseDir: cwd, limits: DEFAULT_LIMITS, spool };
+    const rules = { baseDir: cwd, limits, spool };
     const image = await loadReference({ field: flagOf(name), path }, rules, (_field, message) => {
       problem = message;
     });
@@ -121,6 +122,11 @@ export async function loadReferences(
     loaded.push(image);
   }
   return loaded;
+}
+
+/** Throws `USAGE` for more images of each prompt than the service makes. */
+export function requireCount(count: number, { outputCountPerItem: most }: Limits): void {
+  if (count > most) throw usage("--count", `write a whole number from 1 to ${most}, not ${count}`);
 }
 
 function usage(flag: string, problem: string): ImgbatchError {

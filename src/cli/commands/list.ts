@@ -55,12 +55,25 @@ function run(context: CommandContext): Promise<CommandResult> {
     const { batches, hasMore } = await listBatches(http, filter, limit, signal);
     if (hasMore) output.note(`there are more batches: add --all, or a --limit above ${limit}`);
     if (batches.length === 0) output.note("no batches");
+    noteStopped(batches, context);
     return {
       json: { batches: batches.map((batch) => batch.raw), has_more: hasMore },
       lines: results.isForPeople ? await table(batches, results.columns, clock.nowMs()) : batches.map(record),
       next: results.isForPeople ? nextStep(global, batches) : null,
     };
   });
+}
+
+const isStopped = ({ waiting }: Batch) => waiting?.code === "STOPPED";
+
+/** Says how batches go on that nobody works on. */
+function noteStopped(batches: readonly Batch[], { output, global }: CommandContext): void {
+  const stopped = batches.filter(isStopped);
+  const [first] = stopped;
+  if (first === undefined) return;
+  const [goOn, giveUp] = ["wait", "cancel"].map((name) => nextCommand(global, name, first.id));
+  const which = stopped.length === 1 ? `${first.id} is` : `${stopped.length} batches are`;
+  output.note(`${which} stopped; go on with ${goOn}, or give up with ${giveUp}`);
 }
 
 /** The next step is for people only; a program wants just the list. */
@@ -120,7 +133,7 @@ async function table(batches: readonly Batch[], columns: number, nowMs: number):
   const { tableLines, widest } = await import("../output/table.ts");
   const layout: Column<Batch>[] = [
     { title: "ID", of: ({ id }) => id },
-    { title: "STATUS", of: ({ status }) => status },
+    { title: "STATUS", of: (batch) => (isStopped(batch) ? "stopped" : batch.status) },
     { title: "IMAGES", align: "right", of: imagesOf },
     { title: "AGE", align: "right", of: (batch) => ageOf(batch, nowMs) },
   ];

@@ -20,7 +20,7 @@ export const command: CommandDetails = {
   notes: [
     "A client such as an editor starts this command, and speaks with it over standard input and output. `imgbatch init --template mcp` writes the .mcp.json that tells it so.",
     "The total is of all time: what batches hold counts, and what they have cost. It is kept in the data directory. A person raises it with a higher --max-cost.",
-    "When the client closes its end, no more images are begun, and paid requests are waited for. The next start goes on.",
+    "When the client closes its end, no more images are begun, and paid requests are waited for. A run that is named again goes on.",
   ],
   exits: ["auth", "conflict"],
   json: false,

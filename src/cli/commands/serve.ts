@@ -98,7 +98,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
     ? await makeEphemeralDirectory("serve", clock.nowMs())
     : dataDirectoryOf(global.data, readEnvironment(), cwd);
   try {
-    const start = { config, dataDirectory, storage, role, address, workers: true, announceUrl: true };
+    const start = { config, dataDirectory, storage, role, address, workers: true };
     const service = await startService({ ...start, log: isLive ? "feed" : log }).catch(async (error) => {
       throw await explainPortInUse(error, address, cwd);
     });

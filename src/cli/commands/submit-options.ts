@@ -2,7 +2,7 @@ import { statSync } from "node:fs";
 import { basename, extname, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
-import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { FIXED_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { shellWord } from "../../kernel/command-line.ts";
 import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
@@ -124,7 +124,7 @@ export function readSubmitOptions(context: CommandContext) {
     dir: resolve(cwd, shownDir),
     /** The directory for messages: relative if it was typed so. */
     shownDir,
-    count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
+    count: read.wholeOption(options, "count", { min: 1, max: WIDEST_LIMITS.outputCountPerItem }) ?? 1,
     format: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
     mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? "image/png",
     metadata: metadataOption(options),
@@ -143,7 +143,8 @@ export function readSubmitOptions(context: CommandContext) {
     names: read.choiceOption(options, "names", NAMINGS) ?? "auto",
     explicitKey,
     ...readRunOptions(options),
-    limits: limitsOption(options),
+    /** Puts the typed size of a batch over the limits of a service. */
+    limitsFor: limitsOption(options),
   };
 }
 
@@ -184,10 +185,10 @@ function stemOf(file: string): string | null {
 
 const MOST_IN_A_BATCH = 10_000;
 
-function limitsOption(options: read.TypedOptions): Limits {
+function limitsOption(options: read.TypedOptions): (limits: Limits) => Limits {
   const most = read.wholeOption(options, "maxBatch", { min: 1, max: MOST_IN_A_BATCH });
-  if (most === undefined) return DEFAULT_LIMITS;
-  return { ...DEFAULT_LIMITS, itemsPerBatch: most, outputImagesPerBatch: most };
+  if (most === undefined) return (limits) => limits;
+  return (limits) => ({ ...limits, itemsPerBatch: most, outputImagesPerBatch: most });
 }
 
 function metadataOption(options: read.TypedOptions): Record<string, string> | null {

@@ -2,7 +2,7 @@ import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
 import { readEnvironment } from "../../environment.ts";
 import { costText } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
@@ -39,7 +39,7 @@ import {
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { serviceToExpect, withService } from "../connect/connect.ts";
+import { expectedLimits, serviceToExpect, withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
@@ -49,7 +49,7 @@ import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
 import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, originsOf, requireKnown, unknownRun } from "../targets.ts";
-import { loadReferences, readVariableRules } from "./input-options.ts";
+import { loadReferences, readVariableRules, requireCount } from "./input-options.ts";
 import { running } from "./shared-options.ts";
 import { readSubmitOptions, submitOptions } from "./submit-options.ts";
 
@@ -71,7 +71,7 @@ export const command: CommandDetails = {
   run,
 };
 
-type SubmitOptions = ReturnType<typeof readSubmitOptions>;
+type SubmitOptions = ReturnType<typeof readSubmitOptions> & { limits: Limits };
 
 const ANEW =
   "run the same command again: it fetches the finished images, and says how to make the cancelled ones";
@@ -81,7 +81,10 @@ const ANEW =
  * service.
  */
 async function run(context: CommandContext): Promise<CommandResult> {
-  const options = readSubmitOptions(context);
+  const typed = readSubmitOptions(context);
+  const limits = typed.limitsFor(await limitsOfRun(context, typed.dir));
+  requireCount(typed.count, limits);
+  const options = { ...typed, limits };
   const { cwd } = context;
   const limit = timeLimit(context, options.timeoutMs);
   const { signal } = limit;
@@ -99,7 +102,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       hidden: context.hidden,
       usualReferences: usualReferences(options.model),
       ...(await readVariableRules(context)),
-      shared: await loadReferences(context.options, "reference", cwd),
+      shared: await loadReferences(context.options, "reference", cwd, limits),
       note: (remark) => context.output.note(remark),
       options: options.itemOptions,
     });
@@ -126,6 +129,12 @@ async function run(context: CommandContext): Promise<CommandResult> {
   } finally {
     limit.stop();
   }
+}
+
+/** What is wrong with the upstream is reported after what is wrong with the prompts. */
+async function limitsOfRun(context: CommandContext, dir: string): Promise<Limits> {
+  const upstream = await chooseUpstream(context, dir).catch(() => null);
+  return expectedLimits(context, upstream);
 }
 
 /** Returns the prompts as the lines of a prompt file without variables. No service is started or asked. */
@@ -297,7 +306,8 @@ async function submit(
   const { model: before, default_qualities: qualities } = earlier?.request ?? {};
   const wanted = { named: options.model, earlier: before, qualities };
   const models = await chooseModels(service.http, items, wanted, signal);
-  const settled = fitItems(items, models, options.mimeType, options.itemOptions);
+  const limits = options.limitsFor({ ...options.limits, ...models.limits });
+  const settled = fitItems(items, models, options.mimeType, options.itemOptions, limits);
   const defaultQualities = Object.fromEntries(
     [models.first, ...items.map(models.of)].flatMap(({ id, options }) =>
       options?.defaultQuality ? [[id, options.defaultQuality]] : [],
@@ -306,7 +316,7 @@ async function submit(
   const { providers } = service;
   // The idempotency keys depend on the name, so a run keeps its name.
   const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
-  const named = { ...options, name: options.name ?? defaultName };
+  const named = { ...options, limits, name: options.name ?? defaultName };
   const shares = models.first.options !== null;
   const origins = originsOf([models.first, ...settled.map(models.of)], providers);
   const planFor = (how: { shares: boolean }) =>
@@ -317,7 +327,7 @@ async function submit(
   const plan = isSplitSo ? shared : planFor({ shares: false });
   const budget = createBudget(options, models, service, context);
   reportPlan(context, options, plan);
-  const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, limits, names } = options;
+  const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, names } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const adviseUpdate = (images: readonly Asked[]) => {
     const cost = budget.estimate(images);
@@ -484,11 +494,13 @@ async function describeDryRun(
 ): Promise<CommandResult> {
   const { plan, shownDir } = work;
   const start = await chooseStart(work, checkDirectory);
-  const { state, update, images, openImages } = start;
+  const { state, update, images, openImages, unmadeImages } = start;
   const { chunks, items, request } = plan;
   budget.approve(images);
   const before =
-    start.kind === "run" && start.isNew ? [] : await pendingIn(state, start.items, work.service, work.signal);
+    start.kind === "update" || start.isNew
+      ? []
+      : await pendingIn(state, start.items, work.service, work.signal);
   const isEnded = before.length === 0 && start.kind === "run" && state.finished_at !== null;
   const again = retries && isEnded ? askedIn(await failedBefore({ ...work, state }), start.items) : [];
   const unpaid = [...images, ...before, ...again];
@@ -513,6 +525,9 @@ async function describeDryRun(
     const lines = [
       start.kind === "run" ? "the run was updated to these prompts" : describeChanges(update),
       `${counted(images.length, "image")} to make with ${usedModels(models, images)}`,
+      ...(unmadeImages === 0
+        ? []
+        : [`${unmadeImages} of them are of prompts that are the same, and were not made yet`]),
       ...(openImages === 0
         ? []
         : [`${openImages} of them are of the earlier submission, which is finished first`]),

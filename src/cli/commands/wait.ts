@@ -58,7 +58,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
         return await describeEnd({ ...context, signal }, service.http, targets, batches);
       } catch (error) {
         const left = going.filter((id) => !hasEnded(id));
-        throw explainStop(error, service.kind, left.length > 0 ? left : ids);
+        throw explainStop(error, service, left.length > 0 ? left : ids);
       }
     });
   } finally {

@@ -31,7 +31,10 @@ export const command: CommandDetails = {
   run,
 };
 
-/** `imgbatch watch`: waits and shows progress. Without arguments it watches every running batch of the key. */
+/**
+ * `imgbatch watch`: waits and shows progress. Without arguments it watches every running batch of the key, shows those that
+ * are stopped, and begins nothing.
+ */
 async function run(context: CommandContext): Promise<CommandResult> {
   const { options, results } = context;
   const interval = positiveDurationOption(options, "interval");
@@ -61,13 +64,21 @@ async function watch(
   const { signal, clock, output, results, global } = context;
   requireSubmitted(named, service, global);
   const isNamed = context.arguments.length > 0;
+  const isLive = mayShowDashboard(context);
+  const open = isNamed ? [] : await listOpen(service, signal);
+  const stopped = open.filter(isStopped);
+  // Whoever watches all batches lets none go on that is stopped; in the live view a key does.
   const found = isNamed
     ? await requireBatches(service.http, named, signal)
-    : await listRunning(service, signal);
+    : open.filter((batch) => isLive || !isStopped(batch));
+  if (!isLive) for (const batch of stopped) results.line(batchLine(batch));
   if (found.length === 0) {
     output.note("nothing is running");
-    const next = `${nextCommand(global, "list")} (lists ended batches too)`;
-    return { json: { batches: [] }, next };
+    const [first] = stopped;
+    const next = first
+      ? `${nextCommand(global, "wait", first.id)}; to give up: ${nextCommand(global, "cancel", first.id)}`
+      : `${nextCommand(global, "list")} (lists ended batches too)`;
+    return { json: { batches: stopped.map((batch) => batch.raw) }, next };
   }
   if (found.some(({ isDone }) => !isDone)) service.noteDrawings();
   const targets = isNamed
@@ -76,8 +87,8 @@ async function watch(
   const say = global.json || global.events === "-" ? output.note : results.line;
   const plain = createPlainView(global.progress === "none" ? () => {} : say, clock, output);
   try {
-    const options = { service, clock, intervalMs, output };
-    const ended = mayShowDashboard(context)
+    const options = { service, clock, intervalMs, output, names: isNamed };
+    const ended = isLive
       ? await watchLive(context, found, targets, options)
       : await watchBatches(found, { ...options, signal }, plain).finally(output.settle);
     if (ended === null) return { json: {} };
@@ -90,13 +101,15 @@ async function watch(
   } catch (error) {
     throw explainStop(
       error,
-      service.kind,
+      service,
       found.map((batch) => batch.id),
     );
   }
 }
 
-async function listRunning({ http }: ConnectedService, signal: AbortSignal): Promise<Batch[]> {
+const isStopped = ({ waiting }: Batch) => waiting?.code === "STOPPED";
+
+async function listOpen({ http }: ConnectedService, signal: AbortSignal): Promise<Batch[]> {
   const found = new Map<string, Batch>();
   for (const status of BATCH_STATUSES.filter((each) => !isTerminal(each)))
     for (const batch of (await listBatches(http, { status }, null, signal)).batches)
@@ -117,6 +130,8 @@ interface WatchOptions {
   clock: Clock;
   intervalMs: number | undefined;
   output: Output;
+  /** Whether the command names the batches, so that stopped ones go on. */
+  names: boolean;
 }
 
 /** Polls all batches, shows them, and returns them when every one has ended. */
@@ -189,12 +204,13 @@ async function watchLive(
   const directories = new Map(
     targets.flatMap(({ ids, run }) => (run === null ? [] : ids.map((id) => [id, run.dir] as const))),
   );
-  const { http, identity } = options.service;
+  const { http, identity, goOn } = options.service;
   const source = createDashboardSource({
     http,
     url: identity === EMBEDDED ? "the embedded service" : identity,
     clock: options.clock,
     own: null,
+    goOn,
     directoryOf: (id) => (id === null ? null : (directories.get(id) ?? null)),
     signal: both,
   });

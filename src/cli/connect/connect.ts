@@ -1,11 +1,13 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
+import { goOn } from "../../client/batches.ts";
 import { createServiceHttp } from "../../client/service-http.ts";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf, type PricedModel } from "../../config/paths.ts";
 import type { Config } from "../../config/schema.ts";
 import { identityOf, keyProblem, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { DEFAULT_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { named } from "../../contract/waiting.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
 import type { Attempt, Http } from "../../http/http.ts";
@@ -80,6 +82,21 @@ export async function serviceToExpect(
     return firstBatchModel(config ?? (configSchema.parse({}) as Config));
   };
   return { providers, firstModel };
+}
+
+/**
+ * Returns the limits that prompts are checked against when they are read: those of the embedded service, by its configuration;
+ * else only what no service takes, since the service itself announces its own. What is wrong with the configuration is
+ * reported when the service is used.
+ */
+export async function expectedLimits(
+  { global, cwd }: Pick<CommandContext, "global" | "cwd">,
+  upstream: UpstreamChoice | null,
+): Promise<Limits> {
+  const settings = await settingsOf(global, { upstream }, cwd).catch(() => null);
+  if (settings === null || settings.baseUrl !== null) return WIDEST_LIMITS;
+  const running = await findRunning(settings.dataDirectory).catch(() => null);
+  return running === null ? (settings.config?.limits ?? DEFAULT_LIMITS) : WIDEST_LIMITS;
 }
 
 /**
@@ -224,6 +241,7 @@ export async function withService<T>(
         throw explainRefused(explainUnlisted(error, connection), connection);
       context.output.warn("the service of the other process has ended; going on without it");
     } finally {
+      if (connection.kind === "running") await connection.leave();
       if (connection.kind === "embedded") await connection.close();
     }
   }
@@ -253,11 +271,16 @@ function toService(connection: ServiceConnection, context: CommandContext): Conn
   if (connection.kind === "remote")
     return {
       ...{ ...common, http, identity: baseUrl, upstream: null, noteDrawings: () => {} },
+      stopsWithCommand: false,
+      goOn: async (id) => void (await goOn(http, id, false)),
       ...(providers === undefined ? {} : { providers }),
     };
-  const { dataDirectory, upstream, noteDrawings } = connection;
+  const { dataDirectory, upstream, noteDrawings, goOn: name } = connection;
   return {
     ...common,
+    goOn: name,
+    ...(connection.kind === "embedded" ? { pause: connection.pause } : {}),
+    stopsWithCommand: connection.kind === "embedded" || connection.endsWithCommand,
     ...{ identity: EMBEDDED, dataDirectory, upstream, noteDrawings, providers: connection.providers },
     http: kind === "running" ? endingWithItsCommand(http) : http,
     readsConfiguration: kind === "embedded",

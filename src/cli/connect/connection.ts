@@ -61,12 +61,22 @@ export type ServiceConnection =
   /** A service that the caller named. */
   | (ReachableService & { kind: "remote" })
   /** A service of another process on the data directory. It may end at any time. */
-  | (OnDataDirectory & { kind: "running" })
+  | (OnDataDirectory & {
+      kind: "running";
+      /** Whether it ends with the command of that process. Then it works on this command's batches while this command runs. */
+      endsWithCommand: boolean;
+      /** Lets a batch go on while this command runs. */
+      goOn(batchId: string): Promise<void>;
+      /** Stops the batches that this command alone has let go on. */
+      leave(): Promise<void>;
+    })
   /** A service inside this process. */
   | (OnDataDirectory & {
       kind: "embedded";
       /** Aborted with the reason if the service fails. */
       failed: AbortSignal;
+      /** Lets a batch go on. */
+      goOn(batchId: string): Promise<void>;
       /** Counts the requests that run now and cost money. */
       paidRequests(): number;
       /** Begins no more work for batches, and still answers. */
@@ -78,6 +88,10 @@ export type ServiceConnection =
 /** The service that a command works with. */
 export interface ConnectedService extends RunService {
   kind: ServiceConnection["kind"];
+  /** Begins no more work for batches. Left out for a service of another process. */
+  pause?(): void;
+  /** Whether the service stops the batches of this command when the command ends. */
+  stopsWithCommand: boolean;
   /** Notes once that images are drawings or recorded ones, if the service is one of the data directory. */
   noteDrawings(): void;
 }

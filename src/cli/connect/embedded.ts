@@ -1,3 +1,5 @@
+import { goOn, stopGoing } from "../../client/batches.ts";
+import { createServiceHttp } from "../../client/service-http.ts";
 import type { Config } from "../../config/schema.ts";
 import {
   identityOf,
@@ -17,7 +19,7 @@ import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command.ts";
 import { isInterruption } from "../interruption.ts";
 import { paidRequestsNote } from "../terminal.ts";
-import type { DisabledProvider, ServiceConnection, ServiceNeeds } from "./connection.ts";
+import type { DisabledProvider, ReachableService, ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { findRunning } from "./running-service.ts";
 
 /** Running items get this long at the end of a command; then they are parked for the next one. */
@@ -60,11 +62,21 @@ export async function connectEmbedded(
     const running = await findRunning(dataDirectory);
     if (running && (running.workers || !needs.workers)) {
       if (wantsImages) requireSameProviders(embedding, running.providers);
-      const { baseUrl, apiKey, confirm, providers } = running;
+      const { baseUrl, apiKey, confirm, providers, endsWithCommand } = running;
       const disabled = () => disabledOf(providers);
       const noteDrawings = drawingsNote(embedding, providers);
       const facts = { dataDirectory, noteDrawings, upstream, providers, disabled };
-      return { baseUrl, apiKey, confirm, kind: "running", isLocal: true, ...facts };
+      const names = namesAt(running, clock);
+      return {
+        baseUrl,
+        apiKey,
+        confirm,
+        kind: "running",
+        isLocal: true,
+        endsWithCommand,
+        ...names,
+        ...facts,
+      };
     }
     requireLocalStorage(embedding.config);
     const config = embedding.config ?? (await defaultConfig());
@@ -80,6 +92,43 @@ export async function connectEmbedded(
     }
     await clock.sleep(OWNER_POLL_MS, signal);
   }
+}
+
+/** How often a command says again which batches it names. The service waits three times as long. */
+const NAME_AGAIN_MS = 2000;
+const LEAVE_TIMEOUT_MS = 2000;
+
+/** Names batches at the service of another process, again and again until the command leaves or the process ends. */
+function namesAt(service: ReachableService, clock: Clock) {
+  const { baseUrl, apiKey, confirm } = service;
+  const http = createServiceHttp({
+    ...{ baseUrl, apiKey, clock, random: Math.random },
+    ...(confirm === undefined ? {} : { confirm }),
+  });
+  const names = new Set<string>();
+  const leaving = new AbortController();
+  const nameAgain = async () => {
+    while (names.size > 0) {
+      await clock.sleep(NAME_AGAIN_MS, leaving.signal);
+      for (const id of names) {
+        const batch = await goOn(http, id, true, leaving.signal).catch(() => null);
+        if (batch?.isDone) names.delete(id);
+      }
+    }
+  };
+  return {
+    goOn: async (id: string) => {
+      await goOn(http, id, true, leaving.signal);
+      names.add(id);
+      if (names.size === 1) nameAgain().catch(() => {});
+    },
+    leave: async () => {
+      leaving.abort();
+      const signal = AbortSignal.timeout(LEAVE_TIMEOUT_MS);
+      await Promise.all([...names].map((id) => stopGoing(http, id, signal).catch(() => {})));
+      names.clear();
+    },
+  };
 }
 
 async function defaultConfig(): Promise<Config> {
@@ -105,7 +154,7 @@ async function startOwn({
     config,
     dataDirectory,
     address: { host: "127.0.0.1", port: 0 },
-    announceUrl: false,
+    endsWithCommand: true,
     workers: needs.workers,
     log: createLog({ level: "warn", forPeople: true, write: (line) => output.note(line.trimEnd()) }),
   });
@@ -117,6 +166,7 @@ async function startOwn({
     isLocal: true,
     failed: service.failed,
     disabled: () => disabledNow(service),
+    goOn: service.goOn,
     paidRequests,
     pause: service.pause,
     close: async () => {

@@ -21,6 +21,7 @@ const MAX_ANSWER_BYTES = 4096;
 /** A service that has proved that it runs on a data directory. */
 interface RunningService extends ReachableService {
   workers: boolean;
+  endsWithCommand: boolean;
   providers: readonly ProviderIdentity[];
   /** Checks the proof again: the process may have ended since, and another program may have taken its port. */
   confirm(signal: AbortSignal): Promise<void>;
@@ -34,7 +35,7 @@ interface RunningService extends ReachableService {
 export async function findRunning(dataDirectory: string): Promise<RunningService | null> {
   const server = readServer(dataDirectory);
   if (server === null) return null;
-  const { url: baseUrl, workers, providers } = server;
+  const { url: baseUrl, workers, providers, ends_with_command: endsWithCommand = false } = server;
   const confirm = async (signal: AbortSignal) => {
     if (isProof(await askProof(baseUrl, signal), server)) return;
     throw new ImgbatchError("NETWORK", `${baseUrl} is no longer the service of ${dataDirectory}.`);
@@ -45,7 +46,7 @@ export async function findRunning(dataDirectory: string): Promise<RunningService
     return null;
   }
   const { api_key: apiKey } = readCredentials(dataDirectory);
-  return { baseUrl, apiKey, confirm, isLocal: true, workers, providers };
+  return { baseUrl, apiKey, confirm, isLocal: true, workers, endsWithCommand, providers };
 }
 
 /** The response to a challenge. It is not verified yet: any program can respond. */

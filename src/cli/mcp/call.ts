@@ -151,7 +151,8 @@ function noting(connection: ServiceConnection, note: (text: string) => void): Se
         `these images are procedural drawings, not a model's: a person chooses one with \`${programName()} mcp --upstream NAME\``,
       );
   };
-  return { ...connection, kind: "running", noteDrawings };
+  // The server names the batches of its calls until it ends.
+  return { ...connection, kind: "running", endsWithCommand: false, leave: async () => {}, noteDrawings };
 }
 
 /**

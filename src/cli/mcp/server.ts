@@ -29,7 +29,7 @@ const INSTRUCTIONS = `imgbatch makes images in bulk. Write prompts into a JSONL 
 /** Serves the Model Context Protocol on standard input and output until the client closes its end, or a signal comes. */
 export async function serveMcp(context: CommandContext): Promise<void> {
   const closing = new AbortController();
-  const { passed, session, service } = await openSession(context, closing.signal);
+  const { session, service } = await openSession(context, closing.signal);
   const calls = new Map<string, Promise<CallResult>>();
   const input = Readable.from(context.stdin());
   const transport = new StdioServerTransport(input, lineWriter(context));
@@ -41,10 +41,6 @@ export async function serveMcp(context: CommandContext): Promise<void> {
   });
   const onerror = (error: Error) => context.output.detail(`mcp: ${error.message}`);
   const handle = serveStdio(() => createServer(session, calls), { transport, onerror });
-  // What an earlier start has left unfinished goes on.
-  service.connect({ workers: true, images: false, ...passed }).catch((error: unknown) => {
-    context.output.note(toImgbatchError(error).message);
-  });
   try {
     await Promise.race([closed, service.failed]);
   } finally {
@@ -107,7 +103,7 @@ async function openSession(context: CommandContext, closing: AbortSignal) {
     },
     closing,
   };
-  return { session, service, passed: needs };
+  return { session, service };
 }
 
 /** The errors that leave what was made to be fetched: a key is missing, or another service has the data directory. */
@@ -121,6 +117,7 @@ function serviceOf(
 ) {
   const { global, cwd, output, signal } = context;
   let embedded: Extract<ServiceConnection, { kind: "embedded" }> | null = null;
+  const guests: Extract<ServiceConnection, { kind: "running" }>[] = [];
   let fail = (_: unknown) => {};
   const failed = new Promise<never>((_, reject) => {
     fail = reject;
@@ -139,6 +136,7 @@ function serviceOf(
       if (!mayLook || (needs.images ?? needs.workers)) throw error;
       return ask(false);
     });
+    if (connection.kind === "running") guests.push(connection);
     if (connection.kind !== "embedded") return connection;
     embedded = connection;
     connection.failed.addEventListener("abort", () => fail(connection.failed.reason), { once: true });
@@ -160,7 +158,10 @@ function serviceOf(
       await turn;
       embedded?.pause();
     },
-    close: async () => embedded?.close(),
+    close: async () => {
+      await Promise.all(guests.map((guest) => guest.leave()));
+      await embedded?.close();
+    },
   };
 }
 

@@ -123,6 +123,8 @@ export function batchCost({ actualCostMicroUsd, estimatedCostMicroUsd, isPlay }:
 /** Describes what a cancelled batch costs and what was released. Leaves out amounts that the service does not report. */
 export function describeCancel(batch: Batch): string {
   const { id, successCount, itemCount, failCount } = batch;
+  if (!batch.isDone)
+    return `${id} is being cancelled; ${batch.waiting?.message ?? "the upstream is awaited"}`;
   if (batch.status !== "cancelled") return `${id} had already ended (${batch.status}); nothing was cancelled`;
   const total = itemCount ?? successCount + failCount;
   const released = releasedMicroUsd(batch);

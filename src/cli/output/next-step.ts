@@ -73,6 +73,16 @@ function about(typed: Typed, command: string): string {
   return nextCommand(typed.where, command, ...subjectOf(typed));
 }
 
+/** The commands whose runs somebody may want to give up after a stop. */
+const STOPPABLE: readonly string[] = ["submit", "retry", "finish", "wait", "watch"];
+
+/** Adds to how a run goes on how to give it up. */
+function orGiveUp(goOn: string, typed: Typed): string {
+  if (!STOPPABLE.includes(typed.path) || subjectOf(typed).length === 0) return goOn;
+  const [first = ""] = subjectOf(typed);
+  return `${goOn}; to give up: ${nextCommand(typed.where, "cancel", first)}`;
+}
+
 /** The arguments that name the batches or the run of a command. */
 function subjectOf({ path, arguments: words, options }: Typed): readonly string[] {
   const { output } = options;
@@ -82,6 +92,8 @@ function subjectOf({ path, arguments: words, options }: Typed): readonly string[
 
 /** What has to change before a provider can be asked again. */
 const REMEDIES: Readonly<Record<WaitingCode, string>> = {
+  STOPPED: "name the batch in the wait command",
+  CANCELLING: "wait a while",
   NO_WORKERS: "start a worker of the service",
   PROVIDER_NOT_CONFIGURED:
     "configure this provider again (`providers` in the configuration, or the --upstream of the command that made the batch)",
@@ -102,7 +114,9 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
     `fix the file, then run the same command again; \`${programName()} schema config\` prints every key`,
   NETWORK: (typed) => `${textOf(again, typed)}; ${toFindTheCause(typed)}`,
   BAD_RESPONSE: "check --base-url; if it is right, run the same command again",
-  TIMEOUT: (typed) => `${about(typed, "wait")} (or the same command again)`,
+  TIMEOUT: (typed) => orGiveUp(`${about(typed, "wait")} (or the same command again)`, typed),
+  INTERRUPTED: (typed) => orGiveUp(textOf(again, typed), typed),
+  TERMINATED: (typed) => orGiveUp(textOf(again, typed), typed),
   BATCH_IMAGE_NOT_READY: (typed) => about(typed, "wait"),
   BATCH_IMAGE_OUTPUT_DELETE_NOT_READY: (typed) => `${about(typed, "wait")} (or ${about(typed, "cancel")})`,
   BATCH_IMAGE_RECORD_DELETE_NOT_READY: (typed) => `${about(typed, "wait")} (or ${about(typed, "cancel")})`,

@@ -178,6 +178,8 @@ function columnsFor(cells: number, longestName: number): ShownColumn[] {
 export function markOf(row: Batch): Mark {
   const status = statusOf(row);
   if (status !== row.status) return { sign: "?", word: row.status };
+  if (row.waiting?.code === "STOPPED") return { sign: "■", word: "stopped", color: "yellow" };
+  if (row.waiting?.code === "CANCELLING") return { sign: "!", word: "cancelling", color: "yellow" };
   if (row.waiting !== null && status === "running") return { sign: "!", word: "waiting", color: "yellow" };
   if (status !== "completed" || row.failCount === 0) return STATUS_MARKS[status];
   return row.successCount === 0

@@ -38,6 +38,7 @@ const KEYS: readonly KeyHelp[] = [
   ],
   ["v", () => "view the image of an item (in the details)"],
   ["c", () => "cancel the batch; what is finished stays and is billed"],
+  ["g", () => "go on with a batch that is stopped"],
   ["r", (can) => (can.ownsService ? "retry its failed items, as a new batch" : null)],
   ["d", () => "delete its image files, or its record"],
   ["o", () => "open the folder with the files"],

@@ -106,13 +106,17 @@ function fitting(hints: readonly KeyHint[], columns: number): readonly KeyHint[]
   return kept;
 }
 
-function keysOf({ view, abilities }: DashboardState): KeyHint[] {
+function keysOf(state: DashboardState): KeyHint[] {
+  const { view, abilities } = state;
   if (view.screen === "picture")
     return [
       ["↑↓", "other images"],
       ["esc", "back"],
     ];
   if (view.screen === "help") return [["esc", "back"]];
+  const goOn: KeyHint[] = [...state.batches.values()].some(({ waiting }) => waiting?.code === "STOPPED")
+    ? [["g", "go on"]]
+    : [];
   const retry: KeyHint[] = abilities.ownsService ? [["r", "retry"]] : [];
   const web: KeyHint[] = abilities.openConsole ? [["w", "web"]] : [];
   const pause: KeyHint[] = abilities.ownsService ? [["p", "pause"]] : [];
@@ -120,6 +124,7 @@ function keysOf({ view, abilities }: DashboardState): KeyHint[] {
     return [
       ["⏎", "view image"],
       ["c", "cancel"],
+      ...goOn,
       ...retry,
       ["d", "delete"],
       ["o", "open folder"],
@@ -130,6 +135,7 @@ function keysOf({ view, abilities }: DashboardState): KeyHint[] {
   return [
     ["⏎", "details"],
     ["c", "cancel"],
+    ...goOn,
     ...retry,
     ["d", "delete"],
     ["/", "filter"],

@@ -19,7 +19,7 @@ import type { NewItem } from "../ports/batches.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Carried, ImageRequest } from "../ports/image-provider.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
-import type { ApiKeyRecord, BatchRecord, ItemTerms, NewReference } from "../records.ts";
+import type { ApiKeyRecord, BatchRecord, GoesOn, ItemTerms, NewReference } from "../records.ts";
 import type { CheckedRequest } from "./checked-request.ts";
 import { holdFor, openBatch } from "./lifecycle.ts";
 
@@ -32,6 +32,8 @@ export interface CreateBatchDeps {
   offers: Offers;
   /** Whether new batches are taken: workers run, or the operator lets batches wait for them. */
   takesBatches(): Promise<boolean>;
+  /** Who works on new batches. */
+  goesOn: Exclude<GoesOn, "no">;
 }
 
 export interface Caller {
@@ -77,6 +79,7 @@ export async function newBatch(
   const nowMs = deps.clock.nowMs();
   const batch = {
     ...NEW_BATCH,
+    goesOn: deps.goesOn,
     id: deps.ids.batchId(),
     apiKeyId: caller.key.id,
     accountId: payer.account.id,
@@ -360,6 +363,8 @@ export const NEW_BATCH = {
   waitingSinceMs: null,
   waiting: null,
   inputReadAtMs: null,
+  goesOn: "always",
+  cancelAskedAtMs: null,
 } as const satisfies Partial<BatchRecord>;
 
 /**

@@ -1,7 +1,8 @@
-import type { BatchStatus, ItemError } from "../../contract/statuses.ts";
+import { type BatchStatus, type ItemError, isTerminal } from "../../contract/statuses.ts";
 import { tracer } from "../../kernel/tracing.ts";
 import { isIntact, readAhead } from "../downloads/piece-stream.ts";
 import { nameImages } from "../downloads/zip.ts";
+import { isAtWork } from "../jobs/job-rules.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchError, BatchRecord, OutputRecord } from "../records.ts";
@@ -122,6 +123,8 @@ interface EarlyEnd {
   error?: BatchError;
   /** Why items without an outcome fail. */
   itemError: ItemError;
+  /** The same for items of which a request has left, and no answer is known. Default: as the others. */
+  sentItemError?: ItemError | undefined;
 }
 
 /**
@@ -133,7 +136,7 @@ interface EarlyEnd {
 async function endEarly(
   deps: ReadBackDeps,
   batchId: string,
-  { from, to, error, itemError }: EarlyEnd,
+  { from, to, error, itemError, sentItemError }: EarlyEnd,
   endNow: () => BatchEnd,
 ): Promise<string[] | null> {
   const isHere = (batch: BatchRecord | null): batch is BatchRecord =>
@@ -147,7 +150,7 @@ async function endEarly(
       if (!isHere(batch)) return { pending: null };
       if ((await failDamaged(tx, batchId, known)) === null) return null;
       const { nowMs, outputsExpireAtMs } = endNow();
-      const pending = await failPending(tx, batch, itemError, nowMs);
+      const pending = await failPending(tx, batch, { itemError, sentItemError }, nowMs);
       const facts = { outputsExpireAtMs, ...(error ? { error } : {}) };
       const { isMoved } = await moveBatch(tx, batch, to, nowMs, facts);
       return { pending: isMoved ? pending : null };
@@ -163,22 +166,41 @@ async function endEarly(
  */
 async function failPending(
   tx: Transaction,
-  batch: Pick<BatchRecord, "id" | "itemCount">,
-  error: ItemError,
+  batch: Pick<BatchRecord, "id" | "itemCount" | "price">,
+  { itemError, sentItemError = itemError }: Pick<EarlyEnd, "itemError" | "sentItemError">,
   nowMs: number,
 ): Promise<string[]> {
   const filter = { status: "pending", afterPosition: -1, limit: batch.itemCount } as const;
   const customIds = (await tx.items.page(batch.id, filter)).map((item) => item.customId);
-  const fail = await tx.items.failPending(batch.id, error, nowMs);
+  if (batch.price.isFree !== true) {
+    const jobs = await tx.upstreamJobs.ofBatch(batch.id);
+    for (const job of jobs)
+      if (isAtWork(job) && job.creates > 0) await tx.items.markJob(job.id, "once", "no");
+  }
+  const sent = await tx.items.failPending(batch.id, sentItemError, nowMs, { isMaybePaid: true });
+  const fail = sent + (await tx.items.failPending(batch.id, itemError, nowMs));
   await tx.batches.addCounts({ id: batch.id, success: 0, fail });
   return customIds;
 }
 
 const CANCELLED: ItemError = {
   code: "CANCELLED",
-  message: "The batch was cancelled before this item was made.",
+  message: "The batch was cancelled, and this image was not made.",
   source: "service",
 };
+
+const CANCELLED_UNKNOWN: ItemError = {
+  code: "CANCELLED",
+  message: "The batch was cancelled. The upstream had been asked for this image and may bill it.",
+  source: "service",
+};
+
+/** Records that a batch is to be cancelled: nothing is begun for it any more. */
+export async function askToCancel(stores: Stores, batchId: string, nowMs: number): Promise<void> {
+  const batch = await stores.read.batches.byId(batchId);
+  if (batch === null || isTerminal(batch.status) || batch.cancelAskedAtMs !== null) return;
+  await stores.write((tx) => tx.batches.update(batchId, { goesOn: "no", cancelAskedAtMs: nowMs }));
+}
 
 /**
  * Cancels a batch: unfinished items fail, intact images are paid for and stay, and the rest of the hold is released.
@@ -191,7 +213,8 @@ export function cancelBatch(
   endNow: () => BatchEnd,
 ): Promise<string[] | null> {
   const from = ["queued", "running", "processing_results", "settling"] as const;
-  return endEarly(deps, batchId, { from, to: "cancelled", itemError: CANCELLED }, endNow);
+  const errors = { itemError: CANCELLED, sentItemError: CANCELLED_UNKNOWN };
+  return endEarly(deps, batchId, { from, to: "cancelled", ...errors }, endNow);
 }
 
 /**

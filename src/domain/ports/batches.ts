@@ -1,6 +1,14 @@
 import type { AspectRatio, SizeTier } from "../../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../../contract/statuses.ts";
-import type { BatchEvent, BatchRecord, ItemRecord, ItemTerms, MaybePaid, UpstreamTask } from "../records.ts";
+import type {
+  BatchEvent,
+  BatchRecord,
+  GoesOn,
+  ItemRecord,
+  ItemTerms,
+  MaybePaid,
+  UpstreamTask,
+} from "../records.ts";
 import type { Carried, JobState } from "./image-provider.ts";
 
 export interface BatchPage {
@@ -23,10 +31,11 @@ export interface BatchPage {
   limit: number;
 }
 
-/** The batches of a key for a provider. */
+/** The batches of a key for a provider that go on in the same way. */
 interface BatchQueue {
   provider: string;
   apiKeyId: string;
+  goesOn: GoesOn;
 }
 
 /** A batch that has begun, as far as it takes to decide who works on it. */
@@ -77,8 +86,8 @@ export interface BatchRepository {
   retriesOf(apiKeyId: string, parentIds: readonly string[], limit: number): Promise<BatchRecord[]>;
   /** The newest batches, at most `limit`, whose records are not deleted. */
   latest(limit: number): Promise<BatchRecord[]>;
-  /** The queues with a queued or running batch. That of the key comes first which was served least recently. */
-  queues(): Promise<BatchQueue[]>;
+  /** The queues with a queued or running batch that goes on so. That of the key comes first which was served least recently. */
+  queues(goesOn: GoesOn): Promise<BatchQueue[]>;
   /**
    * The batches of a queue with an item to start at `nowMs`, and queued ones with any, the one first that was served least
    * recently. Only the first batches take part: as many as may be running at once. The others are queued behind them.
@@ -86,10 +95,19 @@ export interface BatchRepository {
   nextOf(queue: BatchQueue, nowMs: number): Promise<string[]>;
   /** Records that items of a batch are being started: the batch and its key come last then. */
   serve(id: string): Promise<void>;
-  /** The first batch of each API key of which the input is to be read. */
-  unread(): Promise<{ id: string; provider: string }[]>;
-  /** The batches that have begun and not ended, oldest first. `owner`: the live worker that owns the batch; null without one. */
-  begun(): Promise<BegunBatch[]>;
+  /** The first batch of each API key that goes on so and of which the input is to be read. */
+  unread(goesOn: GoesOn): Promise<{ id: string; provider: string }[]>;
+  /**
+   * The batches that have begun, not ended, and go on so, oldest first. `owner`: the live worker that owns the batch; null
+   * without one.
+   */
+  begun(goesOn: GoesOn): Promise<BegunBatch[]>;
+  /** Stops the batches that the commands of an earlier process named. */
+  stopNamed(): Promise<void>;
+  /** Changes how a batch goes on, unless it is to be cancelled. */
+  setGoesOn(id: string, goesOn: GoesOn): Promise<void>;
+  /** The batches that are to be cancelled and have not ended. */
+  cancelsAsked(): Promise<{ id: string }[]>;
   /** Ends the wait for providers of every batch that is at work. While no worker ran, nothing could end it. */
   endWaits(): Promise<void>;
   /** Makes a worker the owner of a batch, unless another one that is alive owns it. */
@@ -100,8 +118,8 @@ export interface BatchRepository {
   ownerOf(id: string): Promise<string | null>;
   /** How many open batches of the same queue came before this one, at most `limit`. */
   openBefore(batch: BatchQueue & { id: string }, limit: number): Promise<number>;
-  /** Batches whose images are not made yet, of any provider but these. */
-  unmadeByOthers(providers: readonly string[]): Promise<BatchRecord[]>;
+  /** Batches that go on so and whose images are not made yet, of any provider but these. */
+  unmadeByOthers(providers: readonly string[], goesOn: GoesOn): Promise<BatchRecord[]>;
   /** Batches that ended after the time and have one of these statuses. */
   endedSince(ms: number, statuses: readonly BatchStatus[]): Promise<{ id: string }[]>;
   /** Items without an outcome, of all batches that are at work. */
@@ -310,14 +328,14 @@ export interface ItemRepository {
   /** Turns a successful item into a failure. */
   fail(id: number, error: NonNullable<ItemRecord["error"]>): Promise<void>;
   /**
-   * Fails every pending item of the batch, leased or not. With `workerId`, those stay that another worker has leased which is
-   * alive. Returns how many failed.
+   * Fails every pending item of the batch, leased or not. With `besides`, those stay that another worker has leased which is
+   * alive. With `isMaybePaid`, only those of which a request has left without a known outcome. Returns how many failed.
    */
   failPending(
     batchId: string,
     error: NonNullable<ItemRecord["error"]>,
     nowMs: number,
-    workerId?: string,
+    which?: { besides?: string; isMaybePaid?: true },
   ): Promise<number>;
   /** Whether another worker that is alive has a lease on an item of the batch. The leases of jobs do not count. */
   areLeasedBesides(batchId: string, workerId: string): Promise<boolean>;

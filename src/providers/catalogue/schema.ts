@@ -21,6 +21,7 @@ const modelSchema = z
       .min(1)
       .optional(),
     formats: z.array(z.enum(formats)).min(1).optional().describe("the types that a request may ask for"),
+    promptChars: z.int().min(8000).optional().describe("the longest prompt that it takes, in characters"),
     maxReferenceImages: z.int().min(0).optional(),
     mask: z.boolean().optional(),
     seed: z.boolean().optional().describe("whether it takes a seed; left out, none is sent"),

@@ -17,6 +17,8 @@ export interface RunService {
   upstream: string | null;
   /** The data directory of the embedded service. */
   dataDirectory?: string;
+  /** Lets a stopped batch go on, because the command names it. Left out by a service that cannot stop any. */
+  goOn?(batchId: string): Promise<void>;
   /** Whether short polling intervals are fair. */
   isLocal: boolean;
   /** Whether each command starts it anew, with the configuration as it is then. Default: yes. */

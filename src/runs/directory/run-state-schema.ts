@@ -45,6 +45,8 @@ const runBatchFields = z.looseObject({
   play_money: z.boolean().optional(),
   /** Images that were not here after the last fetch although they have not failed. */
   missing_count: z.int().min(0).optional(),
+  /** An update cancels the batch, because prompts of images that were not made have changed. */
+  replaced: z.boolean().optional(),
   /** The service has refused the request, so that no batch was made. */
   refused: z.boolean().optional(),
 });

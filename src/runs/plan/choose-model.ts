@@ -1,7 +1,7 @@
-import { type ListedModel, listModels, type TakenOptions } from "../../client/models.ts";
+import { type ListedModel, listModelsAndLimits, type TakenOptions } from "../../client/models.ts";
 import { listRealtimeModels, type RealtimeModel } from "../../client/realtime.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
-import { referenceLimitByName } from "../../contract/limits.ts";
+import { type Limits, referenceLimitByName } from "../../contract/limits.ts";
 import type { Http } from "../../http/http.ts";
 import { programName } from "../../kernel/command-line.ts";
 import type { Options } from "../../prompts/options.ts";
@@ -91,6 +91,8 @@ export interface RunModels {
   of(asked: Asked): ChosenModel;
   /** The list of the service; null if it has none. */
   listed: readonly ListedModel[] | null;
+  /** The limits of a batch that the service announces. */
+  limits: Partial<Limits>;
   /** Whether the list, or the earlier run, has a model. */
   isThere(id: string): boolean;
 }
@@ -135,10 +137,12 @@ export async function chooseModels(
   signal?: AbortSignal,
 ): Promise<RunModels> {
   let listed: readonly ListedModel[] | null = null;
+  let limits: Partial<Limits> = {};
   const list = async () => {
-    const models = await listModels(http, signal, provider);
-    listed = models;
-    return models;
+    const answer = await listModelsAndLimits(http, signal, provider);
+    listed = answer.models;
+    limits = answer.limits;
+    return answer.models;
   };
   const wanted = firstModel(items, named, earlier);
   const isOfLines = areNamed(items);
@@ -161,7 +165,7 @@ export async function chooseModels(
     return known;
   };
   const isThere = (id: string) => id === earlier || (all?.some((model) => model.id === id) ?? true);
-  return { first, isOfLines, of, listed: all, isThere };
+  return { first, isOfLines, of, listed: all, limits, isThere };
 }
 
 /** Returns the pinned quality of each model that has one: see `ChosenModel`. */

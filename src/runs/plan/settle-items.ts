@@ -1,7 +1,8 @@
 import type { TakenOptions } from "../../client/models.ts";
 import type { ImageMimeType } from "../../contract/image-formats.ts";
+import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
-import { counted } from "../../kernel/text.ts";
+import { codePointLength, counted } from "../../kernel/text.ts";
 import {
   type ModelTakes,
   OPTIONS,
@@ -11,9 +12,10 @@ import {
   optionProblem,
   withoutDefaults,
 } from "../../prompts/options.ts";
-import { Problems } from "../../prompts/problems.ts";
+import { Problems, tooLarge } from "../../prompts/problems.ts";
 import type { RunModels } from "./choose-model.ts";
 import { type PromptItem, STDIN } from "./prompt-files.ts";
+import { textOf } from "./spool.ts";
 
 /**
  * Returns the items without what is so anyway: `first` as their model, a default size or background, and the default quality
@@ -37,13 +39,14 @@ export function settleItems(
 
 /**
  * Checks what the items ask of their models, and returns them settled. Throws `INVALID_INPUT` naming file, line and field,
- * what the model takes, and which one would. `shared`: what flags ask for in all items; a wrong one is named once.
+ * what the model takes, and which one would. `shared`: what flags ask for in all items; a wrong one is named once. `limits`: those of the service.
  */
 export function fitItems(
   items: readonly PromptItem[],
   models: RunModels,
   mimeType: ImageMimeType,
   shared: Options = {},
+  limits: Limits = WIDEST_LIMITS,
 ): PromptItem[] {
   const problems = new Problems();
   const wrongFlags = new Set<OptionField>();
@@ -53,6 +56,7 @@ export function fitItems(
     const { fileLine, references } = item;
     const model = models.of(item);
     const report = (field: string, message: string) => problems.add(fileLine, field, message);
+    reportExcess(item, limits, report);
     if (item.model !== undefined && !models.isThere(item.model)) {
       const there = models.listed?.map(({ id }) => id).join(", ") || "none";
       report("model", `there is no batch model ${JSON.stringify(item.model)}; there is ${there}`);
@@ -93,6 +97,20 @@ export function fitItems(
   }
   problems.throwIfAny([...new Set(items.map(({ fileLine }) => fileLine.file))]);
   return settleItems(items, models.first.id, (item) => models.of(item).options?.defaultQuality ?? null);
+}
+
+/** Reports what is above the limits of the service. They may have been unknown when the files were read. */
+function reportExcess(
+  { prompt, outputCount, references }: PromptItem,
+  { promptChars, outputCountPerItem, referenceImageBytes }: Limits,
+  report: (field: string, message: string) => void,
+): void {
+  const chars = prompt.length > promptChars ? codePointLength(textOf(prompt)) : 0;
+  if (chars > promptChars) report("prompt", `has ${chars} characters; at most ${promptChars} are allowed`);
+  if (outputCount > outputCountPerItem)
+    report("output_count", `must be a whole number from 1 to ${outputCountPerItem}, not ${outputCount}`);
+  for (const { bytes } of references)
+    if (bytes > referenceImageBytes) report("reference_images", tooLarge(bytes, referenceImageBytes));
 }
 
 /** What `imgbatch generate` can ask for. */

@@ -133,7 +133,11 @@ const OPERATIONS: readonly Operation[] = [
     path: PATHS.cancel,
     summary: "Stop a batch; finished images stay and are billed",
     parameters: ["BatchId"],
-    answers: { 200: batchAnswer("The batch, cancelled; unchanged when it had ended already.") },
+    answers: {
+      200: batchAnswer(
+        "The batch, cancelled; unchanged when it had ended already. While requests of it are awaited that are paid, it has not ended, and its `waiting` says so.",
+      ),
+    },
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_CANCEL_FAILED", "BATCH_IMAGE_QUEUE_FAILED"],
     handler: (deps) => async (request, response) => {
       const caller = callerOf(response);
@@ -141,6 +145,38 @@ const OPERATIONS: readonly Operation[] = [
       await deps.cancel(id);
       const batch = await findBatch(deps.stores, caller, id);
       response.json(await showBatch(deps, batch));
+    },
+  },
+  {
+    id: "goOn",
+    method: "post",
+    path: PATHS.goOn,
+    summary: "Let a stopped batch go on",
+    parameters: ["BatchId", "Lease"],
+    answers: { 200: batchAnswer("The batch, which goes on; unchanged when it had ended already.") },
+    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_INVALID_QUERY", "BATCH_IMAGE_QUEUE_FAILED"],
+    handler: (deps) => async (request, response) => {
+      const caller = callerOf(response);
+      const isLease = queryChoice(request, "lease", ["true"]) === "true";
+      const { id } = await findBatch(deps.stores, caller, request.params.id);
+      if (!(await deps.takesBatches())) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
+      await deps.goOn(id, isLease);
+      response.json(await showBatch(deps, await findBatch(deps.stores, caller, id)));
+    },
+  },
+  {
+    id: "stopGoing",
+    method: "delete",
+    path: PATHS.goOn,
+    summary: "Give back the lease with which a batch was let go on",
+    parameters: ["BatchId"],
+    answers: { 200: batchAnswer("The batch. A service that stays goes on with it.") },
+    errors: ["BATCH_IMAGE_NOT_FOUND"],
+    handler: (deps) => async (request, response) => {
+      const caller = callerOf(response);
+      const { id } = await findBatch(deps.stores, caller, request.params.id);
+      await deps.stopGoing(id);
+      response.json(await showBatch(deps, await findBatch(deps.stores, caller, id)));
     },
   },
   {

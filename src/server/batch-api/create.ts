@@ -2,7 +2,7 @@ import type { Request, Response } from "express";
 import { type BatchModel, batchSchemas, type ListEnvelope } from "../../contract/batch-api.ts";
 import type { ServiceErrorCode } from "../../contract/errors.ts";
 import type { SizeTier } from "../../contract/image-formats.ts";
-import { inWords } from "../../contract/limits.ts";
+import { ANNOUNCED_LIMITS, inWords } from "../../contract/limits.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
 import type { CheckedRequest } from "../../domain/batches/checked-request.ts";
 import { type Caller, createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
@@ -184,7 +184,10 @@ export const createOperations: readonly Operation[] = [
         return (offer && batchModel(model, offer, group, account)) ?? [];
       });
       const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
-      response.json(envelope);
+      const limits = Object.fromEntries(
+        Object.entries(ANNOUNCED_LIMITS).map(([field, name]) => [field, deps.limits[name]]),
+      );
+      response.json({ ...envelope, limits });
     },
   },
   {

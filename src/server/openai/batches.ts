@@ -54,8 +54,19 @@ const STATES: Record<JobProgress["status"], OpenaiBody<"OpenaiBatch">["status"]>
 
 /** A batch as OpenAI's API shows it. */
 function batchView(batch: BatchRecord, { status, error }: JobProgress): OpenaiBody<"OpenaiBatch"> {
-  const state = status === "queued" && !hasItems(batch) ? "validating" : STATES[status];
-  const { createdAtMs, inputReadAtMs, endedAtMs, input, itemCount, successCount, failCount } = batch;
+  const {
+    cancelAskedAtMs,
+    createdAtMs,
+    inputReadAtMs,
+    endedAtMs,
+    input,
+    itemCount,
+    successCount,
+    failCount,
+  } = batch;
+  const isCancelling = cancelAskedAtMs !== null && endedAtMs === null;
+  const begun = isCancelling ? "cancelling" : STATES[status];
+  const state = status === "queued" && !hasItems(batch) && !isCancelling ? "validating" : begun;
   const endedAs = (wanted: OpenaiBody<"OpenaiBatch">["status"]) =>
     state === wanted ? toSeconds(endedAtMs) : null;
   return {
@@ -76,7 +87,7 @@ function batchView(batch: BatchRecord, { status, error }: JobProgress): OpenaiBo
     completed_at: endedAs("completed"),
     failed_at: endedAs("failed"),
     expired_at: endedAs("expired"),
-    cancelling_at: endedAs("cancelled"),
+    cancelling_at: isCancelling ? toSeconds(cancelAskedAtMs) : endedAs("cancelled"),
     cancelled_at: endedAs("cancelled"),
     request_counts: { total: itemCount, completed: successCount, failed: failCount },
     metadata: batch.metadata,

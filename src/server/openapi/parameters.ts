@@ -73,6 +73,11 @@ export function componentParameters(limits: Limits): Record<string, Described> {
       `\`retries\`: each batch with its newest retries, at most ${batchPageMax}. A list has a retry elsewhere only if the filter leaves out its first batch.`,
       choice(["retries"]),
     ),
+    Lease: query(
+      "lease",
+      "`true`: the caller says so again every 2 seconds, and the service of another command stops the batch 6 seconds after the last time. A service that stays takes no notice.",
+      choice(["true"]),
+    ),
     BatchLimit: query("limit", "Batches on a page.", {
       ...count({ minimum: 1, maximum: batchPageMax, default: batchPageDefault }),
     }),

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import { type BatchStatus, UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
-import type { BatchEvent } from "../../domain/records.ts";
+import type { BatchEvent, GoesOn } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { BATCH, batchPage } from "./batch-page.ts";
@@ -60,11 +60,15 @@ const liveOwner = (build: SqlSession["build"]) =>
   build.selectFrom("workers").select("workers.id").whereRef("workers.id", "=", sql.ref("batches.owner"));
 
 /** The queues that have work, that of the key first which was served least recently. */
-const QUEUES = prepared((build) => {
-  const open = build.selectFrom("batches").select(["provider", "apiKeyId"]).distinct();
+const QUEUES = prepared((build, { goesOn }: Values<{ goesOn: GoesOn }>) => {
+  const open = build
+    .selectFrom("batches")
+    .select(["provider", "apiKeyId", "goesOn"])
+    .distinct()
+    .where("goesOn", "=", goesOn);
   return build
     .selectFrom(open.where("status", "in", ["queued", "running"]).as("open"))
-    .select(["open.provider", "open.apiKeyId"])
+    .select(["open.provider", "open.apiKeyId", "open.goesOn"])
     .orderBy((eb) =>
       eb
         .selectFrom("batches")
@@ -89,6 +93,7 @@ const FIRST_OF_QUEUE = prepared((build, queue: Values<QueueOf>) => {
     .where("status", "=", queue.status)
     .where("provider", "=", queue.provider)
     .where("apiKeyId", "=", queue.apiKeyId)
+    .where("goesOn", "=", queue.goesOn)
     .where((eb) => eb.or([eb("input", "is", null), eb("inputReadAtMs", "is not", null)]))
     .orderBy("seq")
     .limit(queue.limit);
@@ -189,7 +194,7 @@ export function batchRepository(session: SqlSession): Repositories["batches"] {
     },
     latest: (limit) =>
       all(batches().where("recordDeletedAtMs", "is", null).orderBy("seq", "desc").limit(limit)),
-    queues: () => all(QUEUES(build, {})),
+    queues: (goesOn) => all(QUEUES(build, { goesOn })),
     nextOf: async (queue, nowMs) => {
       const ofQueue = (first: { status: BatchStatus; nowMs: number; limit: number }) =>
         all(FIRST_OF_QUEUE(build, { ...queue, ...first }));
@@ -202,11 +207,12 @@ export function batchRepository(session: SqlSession): Repositories["batches"] {
         .map(({ id }) => id);
     },
     serve: (id) => run(SERVE(build, { id })),
-    unread: async () => {
+    unread: async (goesOn) => {
       const ofKeys = build
         .selectFrom("batches")
         .select((eb) => eb.fn.min("seq").as("seq"))
         .where("status", "=", "queued")
+        .where("goesOn", "=", goesOn)
         .where("input", "is not", null)
         .where("inputReadAtMs", "is", null)
         .groupBy("apiKeyId");
@@ -214,7 +220,7 @@ export function batchRepository(session: SqlSession): Repositories["batches"] {
         build.selectFrom("batches").select(["id", "provider"]).where("seq", "in", ofKeys).orderBy("seq"),
       );
     },
-    begun: async () => {
+    begun: async (goesOn) => {
       const begun = build
         .selectFrom("batches")
         .select(["id", "status", "provider", liveOwner(build).as("owner")])
@@ -222,9 +228,29 @@ export function batchRepository(session: SqlSession): Repositories["batches"] {
           eb(eb("successCount", "+", eb.ref("failCount")), ">=", eb.ref("itemCount")).as("isMade"),
         )
         .where("status", "in", [...BEGUN])
+        .where("goesOn", "=", goesOn)
         .orderBy("seq");
       return (await all(begun)).map((batch) => ({ ...batch, isMade: Boolean(batch.isMade) }));
     },
+    stopNamed: () =>
+      run(build.updateTable("batches").set({ goesOn: "no" }).where("goesOn", "=", "while-named")),
+    setGoesOn: (id, goesOn) =>
+      run(
+        build
+          .updateTable("batches")
+          .set({ goesOn })
+          .where("id", "=", id)
+          .where("cancelAskedAtMs", "is", null),
+      ),
+    cancelsAsked: () =>
+      all(
+        build
+          .selectFrom("batches")
+          .select("id")
+          .where("status", "in", UNFINISHED_BATCH_STATUSES)
+          .where("cancelAskedAtMs", "is not", null)
+          .orderBy("seq"),
+      ),
     endWaits: async () => {
       const waiting = build.updateTable("batches").where("waitingSinceMs", "is not", null);
       await run(waiting.set({ waitingSinceMs: null }).where("status", "in", [...BEGUN]));
@@ -235,7 +261,7 @@ export function batchRepository(session: SqlSession): Repositories["batches"] {
     setOwner: (id, workerId) =>
       run(build.updateTable("batches").set({ owner: workerId }).where("id", "=", id)),
     ownerOf: async (id) => (await first(OWNER_OF(build, { id })))?.owner ?? null,
-    openBefore: async ({ id, provider, apiKeyId }, limit) => {
+    openBefore: async ({ id, provider, apiKeyId, goesOn }, limit) => {
       const own = build.selectFrom("batches").select("seq").where("id", "=", id);
       const before = build
         .selectFrom("batches")
@@ -243,12 +269,13 @@ export function batchRepository(session: SqlSession): Repositories["batches"] {
         .where("apiKeyId", "=", apiKeyId)
         .where("status", "in", ["queued", "running"])
         .where("provider", "=", provider)
+        .where("goesOn", "=", goesOn)
         .where("seq", "<", own)
         .limit(limit);
       return (await all(before)).length;
     },
-    unmadeByOthers: async (providers) => {
-      const unmade = batches().where("status", "in", ["queued", "running"]);
+    unmadeByOthers: async (providers, goesOn) => {
+      const unmade = batches().where("status", "in", ["queued", "running"]).where("goesOn", "=", goesOn);
       return all(unmade.where("provider", "not in", [...providers]).orderBy("seq"));
     },
     endedSince: async (ms, statuses) => {

@@ -247,14 +247,15 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
       const failed = { status: "failed", mimeType: null, imageCount: 0, error } as const;
       await run(build.updateTable("items").set(failed).where("id", "=", id));
     },
-    failPending: async (batchId, error, nowMs, workerId) => {
+    failPending: async (batchId, error, nowMs, { besides: workerId, isMaybePaid } = {}) => {
       const update = build.updateTable("items").set({
         status: "failed",
         error,
         ...NO_LEASE,
         finishedAtMs: nowMs,
       });
-      const pending = update.where("batchId", "=", batchId).where("status", "=", "pending");
+      const every = update.where("batchId", "=", batchId).where("status", "=", "pending");
+      const pending = isMaybePaid ? every.where("maybePaid", "!=", "no") : every;
       if (workerId === undefined) return changes(pending);
       const ours = pending.where((eb) =>
         eb.or([

@@ -29,6 +29,8 @@ export class ItemPool implements WorkerPool {
   readonly #events: PoolEvents;
   /** The requests for items that were claimed here and are not recorded yet. */
   readonly #inFlight = new Set<ItemRequest>();
+  /** The work on each of them, which never rejects. */
+  readonly #runs = new WeakMap<ItemRequest, Promise<void>>();
   readonly #providers: readonly ItemProvider[];
   readonly #turns: Turns;
   readonly #tasks = new Tasks();
@@ -101,7 +103,7 @@ export class ItemPool implements WorkerPool {
 
   /** One transaction for all plans. A batch is `running` from its first claim on, also when its items are due later. */
   async #claim(plans: readonly Plan[]): Promise<Map<Plan, LeasedItem[]>> {
-    const { stores, presence, feed, ids } = this.#deps;
+    const { stores, presence, feed, ids, goingOn } = this.#deps;
     const nowMs = this.#nowMs;
     const leaseToken = ids.leaseToken();
     const { claimed, started } = await stores.write(async (tx) => {
@@ -111,6 +113,8 @@ export class ItemPool implements WorkerPool {
       for (const plan of plans) {
         const { id, status } = plan.batch;
         const { provider } = plan.offer;
+        // Another process may have been asked to cancel it.
+        if (!presence.isAlone && (await tx.batches.locked(id))?.goesOn !== goingOn.kind) continue;
         const claim = { token: leaseToken, worker: presence.id, nowMs, mostSwitches: MOST_SWITCHES };
         const asked = { provider: provider.name, upstream: identityOf(provider), isPaid: isPaid(provider) };
         const which = { which: plan.which, limit: plan.tickets.length };
@@ -199,6 +203,7 @@ export class ItemPool implements WorkerPool {
       if (this.#isIdle(batch.id)) this.#events.onBatchIdle(batch.id);
       void this.#fill();
     });
+    this.#runs.set(request, run);
     this.#tasks.track(run);
   }
 
@@ -286,6 +291,13 @@ export class ItemPool implements WorkerPool {
 
   remove(batchId: string): void {
     this.#turns.forget(batchId);
+  }
+
+  async settle(batchId: string): Promise<void> {
+    const paid = [...this.#inFlight].filter(
+      ({ batch, offer }) => batch.id === batchId && isPaid(offer.provider),
+    );
+    await Promise.all(paid.map((request) => this.#runs.get(request)));
   }
 
   async abort(batchId: string): Promise<void> {

@@ -50,14 +50,16 @@ export class Turns {
 
   /** Gives each queue a slot in its turn, and each batch of it in its own, until no slot is free. */
   async plan(free: Map<ItemProvider, number>, without: Without, nowMs: number): Promise<Plan[]> {
-    const { providers, stores } = this.#deps;
+    const { providers, stores, goingOn } = this.#deps;
     const ofJobs = providers.flatMap(({ kind, name }) => (kind === "job" ? name : []));
     const isFull = () => free.size === 0 && ofJobs.length < providers.length;
     const plans: Plan[] = [];
     this.againMs = Number.POSITIVE_INFINITY;
     if (isFull()) return plans;
     try {
-      let queues = (await stores.read.batches.queues()).filter(({ provider }) => !ofJobs.includes(provider));
+      let queues = (await stores.read.batches.queues(goingOn.kind)).filter(
+        ({ provider }) => !ofJobs.includes(provider),
+      );
       const turns = new Map<(typeof queues)[number], string[]>();
       while (queues.length > 0 && !isFull()) {
         for (const queue of queues) {
@@ -191,7 +193,7 @@ export async function noteWait(
       if (isGivenUp) {
         const message = `The upstream could not be used for too long. ${waiting.message}`;
         const error = { code: "PROVIDER_ITEM_FAILED", message, source: "provider" } as const;
-        const fail = await tx.items.failPending(id, error, nowMs, presence.id);
+        const fail = await tx.items.failPending(id, error, nowMs, { besides: presence.id });
         await tx.batches.addCounts({ id, success: 0, fail });
       } else if (isNew) await tx.items.resetSwitches(id);
       return { sinceMs, isGivenUp, isStarted };

@@ -67,9 +67,9 @@ export class JobPool implements WorkerPool {
   /** Leaves the batches that have ended, or that another process has taken over. */
   async poll(areSomeGone = false): Promise<void> {
     const batchIds = new Set([...this.#works].map(({ batch }) => batch.id));
-    const { stores, presence } = this.#deps;
+    const { stores, presence, goingOn } = this.#deps;
     for (const batchId of batchIds) await this.noticeStops(batchId);
-    const begun = new Map((await stores.read.batches.begun()).map((batch) => [batch.id, batch]));
+    const begun = new Map((await stores.read.batches.begun(goingOn.kind)).map((batch) => [batch.id, batch]));
     for (const batchId of batchIds) {
       const now = begun.get(batchId);
       if (!now || (now.owner !== null && now.owner !== presence.id)) this.remove(batchId);
@@ -88,6 +88,7 @@ export class JobPool implements WorkerPool {
   }
 
   async #goOn(batchId: string): Promise<void> {
+    if (!this.#deps.goingOn.mayBegin(batchId)) return;
     try {
       if (await this.#find(batchId)) await this.#rest(batchId);
       this.wake();
@@ -107,6 +108,9 @@ export class JobPool implements WorkerPool {
   remove(batchId: string): void {
     for (const { controller } of this.#worksOf(batchId)) controller.abort();
   }
+
+  /** A job that is being created is found upstream, and told to end: see `abort`. */
+  async settle(): Promise<void> {}
 
   async abort(batchId: string): Promise<void> {
     const isOurs = this.#worksOf(batchId).length > 0 || (await this.#isMaker(batchId));
@@ -202,8 +206,9 @@ export class JobPool implements WorkerPool {
   }
 
   async #nextBatch(without: ReadonlySet<string>): Promise<string | null> {
-    const { batches } = this.#deps.stores.read;
-    for (const queue of await batches.queues()) {
+    const { stores, goingOn } = this.#deps;
+    const { batches } = stores.read;
+    for (const queue of await batches.queues(goingOn.kind)) {
       if (queue.provider !== this.provider.name) continue;
       const turn = await batches.nextOf(queue, Number.MAX_SAFE_INTEGER);
       const next = turn.find((id) => !without.has(id) && this.#events.mayBegin(id));

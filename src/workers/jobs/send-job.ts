@@ -280,7 +280,8 @@ async function markSent(work: JobWork, job: UpstreamJobRecord): Promise<boolean>
   // It is not sent any more: the job waits for the stop, and whoever goes on with it then sends it.
   if (ending.aborted) await unlessAborted(new Promise<never>(() => {}), signal);
   return stores.write(async (tx) => {
-    if ((await tx.batches.locked(batch.id))?.status !== "running") return false;
+    const open = await tx.batches.locked(batch.id);
+    if (open?.status !== "running" || !deps.goingOn.includes(open)) return false;
     // The batch may have been ended meanwhile: see `endJobs`.
     const now = await tx.upstreamJobs.byId(jobId);
     if (now?.step !== "uploaded" || now.stopAskedAtMs !== null) return false;

@@ -45,7 +45,12 @@ describe("a batch whose write fails", () => {
       const deps = { stores: broken, blobs, clock: systemClock, ids: randomIds };
       const offers = new Offers([new FakeProvider()], []);
       const caller = { key, group: groupEntry };
-      return createBatch({ ...deps, offers, takesBatches: async () => true }, caller, REQUEST, null);
+      return createBatch(
+        { ...deps, offers, takesBatches: async () => true, goesOn: "always" },
+        caller,
+        REQUEST,
+        null,
+      );
     };
     await expect(create(new StorageUnavailable("full", "refused", null))).rejects.toThrow("refused");
     expect(await blobs.list("inputs/")).toEqual([]);

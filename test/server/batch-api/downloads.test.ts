@@ -227,7 +227,12 @@ describe("lists", () => {
     const entry = { id: MODEL, object: "image.batch.model", provider, max_reference_images: 3, pricing };
     const [{ options, prices, ...known }, ...others] = list.data;
     expect([known, ...others]).toEqual([entry]);
-    expect({ ...list, data: [] }).toEqual({ object: "list", data: [], has_more: false, next_cursor: null });
+    expect({ ...list, data: [], limits: undefined }).toEqual({
+      object: "list",
+      data: [],
+      has_more: false,
+      next_cursor: null,
+    });
     const asked = { default_quality: "medium", background: ["transparent", "opaque", "auto"], seed: true };
     expect(options).toMatchObject({ ...asked, quality: ["low", "medium", "high"], negative_prompt: true });
     const { batch_image, batch_hold } = pricing;

@@ -247,7 +247,7 @@ export class Chain {
       config: loadConfig({ file: this.#file, cwd: this.directory }),
       dataDirectory: this.data,
       address: { host: "127.0.0.1", port: 0 },
-      ...{ announceUrl: true, workers: true, clock },
+      ...{ workers: true, clock },
       log: createLog({ level: "debug", forPeople: false, write }),
     };
     this.#here = await this.#inEnv(() => startService(start));

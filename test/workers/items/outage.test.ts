@@ -127,7 +127,13 @@ onEachDialect("an outage that not all workers have", (open) => {
   it("all processes show why the batch waits, until the next try or the next image", async () => {
     const { stores, clock, batch, broken, well } = await twoWorkers();
     const upstream = { offers: { forBatch: () => [{}] }, health: { knownBlockOf: () => null } };
-    const deps = { ...upstream, stores, clock, providers: [] } as unknown as WorkerDeps;
+    const deps = {
+      ...upstream,
+      stores,
+      clock,
+      providers: [],
+      goingOn: { includes: () => true },
+    } as unknown as WorkerDeps;
     const { waitingOf } = workOfAll(deps, () => false);
     const shown = async () => waitingOf((await stores.read.batches.byId(batch.id)) ?? batch);
     expect(await shown()).toBeNull();

@@ -219,6 +219,12 @@ export function BatchActions({ batches, items, onChanged }: BatchActionsProps) {
   const hasFiles = members.some(
     ({ status, success_count }) => success_count > 0 && status !== "output_deleted",
   );
+  const stopped = open.filter(({ waiting }) => waiting?.code === "STOPPED");
+  const goOn = async () => {
+    for (const { id } of stopped) await send(routes.goOn(id), { method: "POST" });
+    announce(stopped.length === 1 ? "The batch goes on." : `${stopped.length} batches go on.`);
+    onChanged();
+  };
   const retriable = retriableOf(items ?? []);
   const failed = items?.filter(({ status }) => status === "failed").length ?? 0;
   return (
@@ -228,6 +234,15 @@ export function BatchActions({ batches, items, onChanged }: BatchActionsProps) {
         <button type="button" className="button" onClick={() => setQuestion("retry")}>
           <Icon name="retry" /> Retry {count(retriable.length)}
           {retriable.length < failed && ` of ${count(failed)}`} failed
+        </button>
+      )}
+      {stopped.length > 0 && (
+        <button
+          type="button"
+          className="button"
+          onClick={() => goOn().catch((error) => announce(error.message))}
+        >
+          <Icon name="retry" /> Go on
         </button>
       )}
       {hasEnded ? (
@@ -262,7 +277,7 @@ function CancelDialog(props: {
       onClose={onClose}
       onConfirm={async () => {
         for (const { id } of batches) await send(routes.cancel(id), { method: "POST" });
-        announce(batches.length === 1 ? "The batch is cancelled." : `The ${what} are cancelled.`);
+        announce("Nothing more is sent. Requests that have left are awaited, and their images stay.");
         onChanged();
       }}
     >
