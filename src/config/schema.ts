@@ -117,6 +117,10 @@ const entriesSchema = z.strictObject({
       host: z.string().default("127.0.0.1"),
       port: z.int().min(0).max(65535).default(8787),
       publicUrl: httpUrl.nullable().default(null).describe("the URL under which clients know the service"),
+      corsOrigins: z
+        .array(z.string().regex(/^https?:\/\/[^/*\s]+$/, "must be an origin such as https://app.example.com"))
+        .default([])
+        .describe("the origins of web pages that may call the APIs of images and `/v1beta` from a browser"),
       trustProxy: trustProxySchema.default(false),
     })
     .prefault({}),

@@ -84,6 +84,11 @@ export const SERVICE_ERRORS = {
   REALTIME_GROUP_NOT_NATIVE: e(400, "auth", "The group of this key may not use the real-time API."),
   REALTIME_MODEL_NOT_FOUND: e(404, "usage", "The model does not exist for this key."),
   REALTIME_REFUSED: e(400, "noImages", "The prompt or its picture was refused."),
+  REALTIME_MAY_BE_PAID: e(
+    424,
+    "temporary",
+    "The request may have been paid, and gave no image that can be used.",
+  ),
   REALTIME_NO_IMAGE: e(400, "noImages", "The model made no image."),
   REALTIME_OUTPUT_NOT_FOUND: e(404, "gone", "No such image: it was kept for an hour."),
   REALTIME_INSUFFICIENT_BALANCE: e(402, "money", "The balance is too low for this image."),
@@ -216,6 +221,7 @@ interface ErrorDetails {
    * service that could not be made.
    */
   because?: string | undefined;
+  mayBePaid?: boolean | undefined;
 }
 
 /** The one error class of service, client and command line. Decide by `code`, never by the message. */
@@ -229,6 +235,8 @@ export class ImgbatchError extends Error {
   readonly details: readonly string[] | undefined;
   readonly advice: string | undefined;
   readonly because: string | undefined;
+  /** An upstream may have made and billed what was asked for: a library must not ask again by itself. */
+  readonly mayBePaid: boolean;
 
   constructor(code: ErrorCode, message?: string, details: ErrorDetails = {}) {
     super(message ?? errorEntry(code).message, { cause: details.cause });
@@ -241,6 +249,7 @@ export class ImgbatchError extends Error {
     this.details = details.details;
     this.advice = details.advice;
     this.because = details.because;
+    this.mayBePaid = details.mayBePaid ?? false;
   }
 }
 

@@ -139,6 +139,7 @@ const CODES: { [code in ErrorCode]?: string } = {
 const TYPES: { [code in ErrorCode]?: string } = {
   REALTIME_INSUFFICIENT_BALANCE: "insufficient_quota",
   REALTIME_REFUSED: "image_generation_user_error",
+  REALTIME_MAY_BE_PAID: "api_error",
 };
 
 const openaiErrorSchema = z.object({

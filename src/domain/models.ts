@@ -237,14 +237,39 @@ export class Offers<P extends ImageProvider = ImageProvider> {
   }
 
   /**
-   * Returns what a request for a model may ask for: as its first provider has it, also while that is disabled, since a repeat
-   * must be the same request; and a mask if any provider takes one.
+   * Returns what a request for a model may ask for: what any of its providers makes, or the one of a name, also while it is
+   * disabled, since a repeat must be the same request. Where the first one is an upstream, drawings do not count, and the
+   * other way round. Null when no provider serves the model.
    */
+  optionsFor(model: ModelEntry, name: string | null = null): OptionFacts | null {
+    const serving = this.serving(model.id).filter(({ provider }) => name === null || provider.name === name);
+    const [first] = serving.map(({ provider }) => provider);
+    if (first === undefined) return null;
+    const alike = serving.filter(({ provider }) => isDrawing(provider) === isDrawing(first));
+    const all = alike.map(({ provider }) => optionsOf(model, provider));
+    const unionOf = <T>(valuesOf: (facts: OptionFacts) => readonly T[]) => [
+      ...new Set(all.flatMap(valuesOf)),
+    ];
+    const worded = all.find(({ qualities }) => qualities.length > 0) ?? all[0];
+    const { mask } = optionsOf(
+      model,
+      serving.find(({ provider }) => optionsOf(model, provider).mask)?.provider ?? {},
+    );
+    return {
+      ratios: ratiosOf(model).filter((ratio) => unionOf(({ ratios }) => ratios).includes(ratio)),
+      tiers: pricedSizes(model).filter((tier) => unionOf(({ tiers }) => tiers).includes(tier)),
+      qualities: worded?.qualities ?? [],
+      defaultQuality: worded?.defaultQuality ?? null,
+      backgrounds: BACKGROUNDS.filter((each) => unionOf(({ backgrounds }) => backgrounds).includes(each)),
+      seed: all.some(({ seed }) => seed),
+      negativePrompt: all.some(({ negativePrompt }) => negativePrompt),
+      mask,
+    };
+  }
+
+  /** The same where the model need not be served. */
   options(model: ModelEntry): OptionFacts {
-    const serving = this.serving(model.id);
-    const { provider = {} } = serving[0] ?? {};
-    const mask = serving.some((offer) => optionsOf(model, offer.provider).mask);
-    return { ...optionsOf(model, provider), mask };
+    return this.optionsFor(model) ?? optionsOf(model, {});
   }
 
   /**

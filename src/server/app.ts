@@ -1,17 +1,17 @@
 import type { RequestListener } from "node:http";
-import express, { type RequestHandler, type Router } from "express";
+import express, { type Request, type RequestHandler, type Router } from "express";
 import { ImgbatchError } from "../contract/errors.ts";
 import { consolePage } from "./console/page.ts";
 import type { ApiDeps, HandlerDeps } from "./deps.ts";
 import { refuseKeyInUrl } from "./http/authenticate.ts";
 import { answerErrors } from "./http/errors.ts";
 import { beginExchange } from "./http/exchange.ts";
-import { readTarget, requireKnownHost } from "./http/host.ts";
+import { publicUrlOf, readTarget, requireKnownHost } from "./http/host.ts";
 import { createMetrics } from "./monitoring/metrics.ts";
 import { monitoring } from "./monitoring/readiness.ts";
 import { openApi } from "./openapi/document.ts";
 import type { Operation, Surface } from "./operation.ts";
-import { errorStyleOf, SURFACES } from "./surfaces.ts";
+import { errorStyleOf, OPERATIONS, SURFACES } from "./surfaces.ts";
 
 /** The whole HTTP side, in the order in which a request passes it. A worker takes no requests of callers. */
 export function buildApp(deps: ApiDeps, { isWorker }: { isWorker: boolean }): RequestListener {
@@ -24,14 +24,20 @@ export function buildApp(deps: ApiDeps, { isWorker }: { isWorker: boolean }): Re
   app.set("trust proxy", deps.server.trustProxy);
   app.use(beginExchange(deps, metrics));
   app.use(readTarget(deps), refuseKeyInUrl, requireKnownHost(deps.server));
+  const { corsOrigins = [] } = deps.server;
+  if (corsOrigins.length > 0) app.use(allowOrigins(corsOrigins));
   for (const surface of surfaces) app.use(routesOf(surface, handlerDeps));
   for (const handler of isWorker ? [] : consolePage(deps)) app.use(handler);
   const isOwner = (keyId: string | undefined) => keyId !== undefined && deps.isOwnerKey(keyId);
   app.use(
-    () => {
-      throw new ImgbatchError("NOT_FOUND");
+    (request: Request) => {
+      throw notFound(deps, request);
     },
-    answerErrors(deps.log, errorStyleOf, ({ locals }) => isOwner(locals.key?.id)),
+    answerErrors(
+      deps.log,
+      (path) => errorStyleOf(meantPath(path) ?? path),
+      ({ locals }) => isOwner(locals.key?.id),
+    ),
   );
   return withPathTargets(app);
 }
@@ -48,8 +54,69 @@ function withPathTargets(listener: RequestListener): RequestListener {
       request.headers.host = host;
       request.url = rest.startsWith("/") ? rest : `/${rest}`;
     }
+    request.url = servedTarget(request.url ?? "");
     listener(request, response);
   };
+}
+
+/** The paths that pages of other origins may call: never those of the console. */
+const FOR_PAGES = /^\/(?:v1\/)?images\/|^\/(?:upload\/)?v1beta(?:\/|$)|^\/v1\/models(?:\/|$)/;
+
+/** Lets pages of these origins read the answers of `FOR_PAGES` (Fetch standard, CORS protocol). A page sends its key itself. */
+function allowOrigins(origins: readonly string[]): RequestHandler {
+  return (request, response, next) => {
+    if (!FOR_PAGES.test(request.path)) return next();
+    response.vary("Origin");
+    const origin = request.get("origin");
+    if (origin === undefined || !origins.includes(origin)) return next();
+    response.setHeader("Access-Control-Allow-Origin", origin);
+    response.setHeader("Access-Control-Expose-Headers", "*");
+    const isPreflight =
+      request.method === "OPTIONS" && request.get("access-control-request-method") !== undefined;
+    if (!isPreflight) return next();
+    response.setHeader("Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE");
+    const asked = request.get("access-control-request-headers") ?? "";
+    if (/^[\w, -]+$/.test(asked)) response.setHeader("Access-Control-Allow-Headers", asked);
+    response.setHeader("Access-Control-Max-Age", "600");
+    response.status(204).end();
+  };
+}
+
+/** Addresses that clients build from nearly right base URLs, and what they mean here. The first that fits counts. */
+const ALIASES: readonly (readonly [RegExp, string])[] = [
+  [/^\/v1(?:beta|alpha)\/openai(?=\/)/, "/v1"],
+  [/^(\/upload|\/download)?\/v1alpha(?=\/|$)/, "$1/v1beta"],
+];
+
+/** Returns the target under which the service has what a request means. Several slashes in a row count as one. */
+function servedTarget(target: string): string {
+  const [, path = "", rest = ""] = /^([^?#]*)(.*)$/s.exec(target) ?? [];
+  const single = path.replace(/\/{2,}/g, "/");
+  const [alias, served] = ALIASES.find(([form]) => form.test(single)) ?? [];
+  return (alias === undefined ? single : single.replace(alias, served ?? "")) + rest;
+}
+
+/** Beginnings that a wrong base URL makes: the version twice, a folder before it, Google's version before OpenAI's paths. */
+const WRONG_BASES = /^(?:\/(?:openai|api|v1|v1beta))+(?=\/v1(?:beta)?\/)|^\/v1beta(?=\/images\/|\/chat\/)/;
+
+/** Returns the path that a caller has missed by its base URL or by a last slash; null when there is none. */
+function meantPath(path: string): string | null {
+  const bare = path.replace(/(?<=.)\/$/, "");
+  const base = bare.replace(WRONG_BASES, bare.startsWith("/v1beta/images/") ? "/v1" : "");
+  return base !== path && FORMS.some((form) => form.test(base)) ? base : null;
+}
+
+const FORMS = OPERATIONS.map(
+  ({ path }) => new RegExp(`^${path.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{\w+\}/g, "[^/:]+")}$`),
+);
+
+/** The error of a path that nothing has. It names the base URL that leads to what was meant. */
+function notFound(deps: ApiDeps, request: Request): ImgbatchError {
+  const meant = meantPath(request.path);
+  if (meant === null) return new ImgbatchError("NOT_FOUND");
+  const base = `${publicUrlOf(deps, request)}${meant.startsWith("/v1/") ? "/v1" : ""}`;
+  const message = `There is nothing at this path. ${meant} is there: the base URL of the client is ${base}`;
+  return new ImgbatchError("NOT_FOUND", message);
 }
 
 /** The order of the methods in `Allow`. */

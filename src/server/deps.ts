@@ -31,7 +31,10 @@ interface QueueLoad {
 export interface ApiDeps extends CreateBatchDeps {
   limits: Limits;
   /** `trustProxy`: which proxies are believed about a caller's address, as Express' `trust proxy` takes it. */
-  server: Parameters<typeof requireKnownHost>[0] & { trustProxy: boolean | number | string[] };
+  server: Parameters<typeof requireKnownHost>[0] & {
+    trustProxy: boolean | number | string[];
+    corsOrigins?: readonly string[];
+  };
   storageUriPrefixes: readonly string[];
   models: readonly ModelEntry[];
   groups: readonly GroupEntry[];

@@ -72,7 +72,7 @@ export interface ErrorStyle {
   /** The OpenAPI schema of the bodies for these codes. */
   schema(codes: readonly ServiceErrorCode[]): object;
   /** The head of the response: by default, the name of the status and no further header. */
-  head?(error: ImgbatchError): { reason: string; headers: Record<string, string> };
+  head?(error: ImgbatchError): { reason?: string; headers: Record<string, string> };
 }
 
 type MakeHandler = (deps: HandlerDeps) => RequestHandler;

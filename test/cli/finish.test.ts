@@ -155,6 +155,8 @@ it("[FINISH-1] nothing is sent while the end of the job is not confirmed, and th
   expect(first.stderr).toContain("next: run the same command again: it goes on, and nothing is paid");
   expect(world.nearImages()).toBe(0);
   for (const job of world.far.book.jobs) job.plan = { pendingMs: FOREVER };
+  // The job is polled again only after its run was named.
+  endLimitWhen(() => false, 30_000);
   const end = await world.run(...FINISH, ...AGREED);
   expect([end.code, end.json().counts.success], end.stderr).toEqual([0, 3]);
   expect(Object.values(world.payments())).toEqual([

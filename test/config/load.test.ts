@@ -92,7 +92,7 @@ describe("the configuration", () => {
   ])("server.trustProxy takes what Express takes: %j", (trustProxy) => {
     const { server } = parseConfig({ server: { trustProxy } }, "test");
     expect(() => express().set("trust proxy", server.trustProxy)).not.toThrow();
-    expect(server).toEqual({ host: "127.0.0.1", port: 8787, publicUrl: null, trustProxy });
+    expect(server).toEqual({ host: "127.0.0.1", port: 8787, publicUrl: null, trustProxy, corsOrigins: [] });
   });
 
   it("[CONF-3] broken text is an error that names the line, and a named file must be there", async () => {

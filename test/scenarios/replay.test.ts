@@ -210,7 +210,7 @@ describe("record and replay", () => {
     for (const { told } of [first, second]) {
       const [made, again, owl] = told;
       expect(again).toEqual(made);
-      expect(owl).toMatch(/^400 .*costs \$0\.134; \$0\.0\d+ of --max-cost is left\. Nothing was sent\./);
+      expect(owl).toMatch(/^402 .*costs \$0\.134; \$0\.0\d+ of --max-cost is left\. Nothing was sent\./);
     }
     expect(second.told[0]).toEqual(first.told[0]);
     expect([upstream.asked("a red fox"), upstream.asked("an owl")]).toEqual([1, 0]);

@@ -5,9 +5,8 @@ import { Chain, model } from "../support/upstreams/chain.ts";
 import { NATIVE_KEY } from "../support/upstreams/native.ts";
 
 /** A service with an upstream of each API, and of none, whose answers the test scripts. */
-async function services() {
+async function services(paid: object = { free: true }) {
   const server = await scriptedServer();
-  const paid = { free: true };
   const key = { apiKeyEnv: "NATIVE_API_KEY", keyHeader: "x-goog-api-key" };
   const providers = [
     { name: "google", type: "native", baseUrl: `${server.url}/native`, ...key, models: ["native"], ...paid },
@@ -227,4 +226,71 @@ it("an upstream's own words about a field stand under its name, and never under 
   server.reply = json({ error: { message } }, 400);
   const bare = await post("/v1/images/generations", asked);
   expect(await bare.json()).toMatchObject({ error: { param: null, message } });
+});
+
+it("says to no library that a request may be repeated which may be paid and gave nothing", async () => {
+  const { server, post } = await services();
+  server.reply = json({ data: [{ b64_json: Buffer.from("no image at all").toString("base64") }] });
+  const open = await post("/v1/images/generations", { model: "openai", prompt: "a kite" });
+  expect([open.status, open.headers.get("x-should-retry")]).toEqual([424, "false"]);
+  expect(await open.json()).toMatchObject({ error: { code: "REALTIME_MAY_BE_PAID" } });
+  const native = await post("/v1beta/models/openai:generateContent", {
+    contents: [{ parts: [{ text: "a kite" }] }],
+    generationConfig: { responseModalities: ["IMAGE"], imageConfig: {} },
+  });
+  expect([native.status, native.headers.get("x-should-retry")]).toEqual([500, "false"]);
+  await native.arrayBuffer();
+});
+
+it("sends an equal request that may be paid once more within a minute, marks it, and refuses the next", async () => {
+  const { server, post } = await services({ free: false });
+  server.reply = json({ candidates: [{ content: { parts: [{ inlineData: { data: "bm8gaW1hZ2U=" } }] } }] });
+  const seen = () => server.seen.filter(({ method }) => method === "POST").length;
+  const ask = async (text: string) => {
+    const answer = await post(NATIVE_PATH, {
+      contents: [{ parts: [{ text }] }],
+      generationConfig: { responseModalities: ["IMAGE"], imageConfig: {} },
+    });
+    await answer.arrayBuffer();
+    return [answer.status, answer.headers.get("x-imgbatch-may-be-paid-twice"), seen()];
+  };
+  expect(await ask("a kite")).toEqual([500, null, 1]);
+  expect(await ask("a kite")).toEqual([500, "true", 2]);
+  expect(await ask("a kite")).toEqual([409, null, 2]);
+  expect(await ask("another kite")).toEqual([500, null, 3]);
+});
+
+it("names the number of a line that cannot be read, and keeps its name", async () => {
+  const { server, chain, image, post } = await services();
+  server.reply = json({ data: [{ b64_json: image }] });
+  const line = (id: string, more: object = {}) =>
+    JSON.stringify({
+      custom_id: id,
+      method: "POST",
+      url: "/v1/images/generations",
+      body: { model: "openai", prompt: "a kite", ...more },
+    });
+  const lines = [line("a"), "", '{"custom_id": "b", not json}', "{not json}", line("e", { image: "data:," })];
+  const form = new FormData();
+  form.append("purpose", "batch");
+  form.append("file", new Blob([lines.join("\n")]), "lines.jsonl");
+  const headers = { authorization: `Bearer ${chain.key}` };
+  const file = await fetch(`${chain.url}/v1/files`, { method: "POST", body: form, headers });
+  const { id: input_file_id } = (await file.json()) as { id: string };
+  const wanted = { input_file_id, endpoint: "/v1/images/generations", completion_window: "24h" };
+  const { id } = (await (await post("/v1/batches", wanted)).json()) as { id: string };
+  await chain.until(id.replace("batch_", "imgbatch_"));
+  const { error_file_id } = (await (await chain.ask(`/v1/batches/${id}`)).json()) as {
+    error_file_id: string;
+  };
+  const errors = (await (await chain.ask(`/v1/files/${error_file_id}/content`)).text()).trim().split("\n");
+  const told = errors.map((text) => {
+    const { custom_id, response } = JSON.parse(text);
+    return [custom_id, response.body.error.message.slice(0, 7), response.body.error.param];
+  });
+  expect(told).toEqual([
+    ["b", "line 3:", null],
+    [null, "line 4:", null],
+    ["e", "line 5:", "image"],
+  ]);
 });

@@ -34,6 +34,8 @@ import {
 export type Line = {
   /** The client's name of the line, as JSON; null when it has none. */
   key: string | null;
+  /** Begins a message about the line: where it is in its file. Default: empty. */
+  place?: string;
   /** No line of the job is made before this time. Default: any time. */
   notBeforeMs?: number;
 } & ({ content: CheckedContent } | { error: ItemError });
@@ -172,7 +174,7 @@ async function addLine(
   const clientKey = line.key;
   draft.textChars += clientKey?.length ?? 0;
   draft.notBeforeMs = Math.max(draft.notBeforeMs, line.notBeforeMs ?? 0);
-  const checked = "error" in line ? line : await storeImages(deps, batch, line.content, position, stored);
+  const checked = "error" in line ? line : await storeImages(deps, batch, line, position, stored);
   if ("error" in checked || "error" in line) {
     const error = "error" in checked ? checked.error : invalidLine("");
     const terms = { ...NOTHING, clientKey };
@@ -206,12 +208,12 @@ async function addLine(
 async function storeImages(
   deps: TakeInDeps,
   batch: BatchRecord,
-  content: CheckedContent,
+  { content, place = "" }: { content: CheckedContent; place?: string },
   sourceIndex: number,
   stored: Set<string>,
 ): Promise<{ references: NewReference[] } | { error: ItemError }> {
   const problem = refusalOf(deps, batch, content);
-  if (problem !== null) return { error: invalidLine(problem) };
+  if (problem !== null) return { error: invalidLine(place + problem) };
   const references: NewReference[] = [];
   const masks = content.mask ? ([[MASK_ORDINAL, content.mask]] as const) : [];
   for (const [ordinal, image] of [...masks, ...content.images.entries()]) {
@@ -220,7 +222,7 @@ async function storeImages(
     try {
       if (!stored.has(blobKey)) await image.keepAs(deps.blobs, blobKey);
     } catch (error) {
-      if (error instanceof ImgbatchError) return { error: invalidLine(error.message) };
+      if (error instanceof ImgbatchError) return { error: invalidLine(place + error.message) };
       throw error;
     }
     stored.add(blobKey);

@@ -85,7 +85,13 @@ function realtimeError(error: ProviderError): ImgbatchError {
 type RealtimeDetails = ConstructorParameters<typeof ImgbatchError>[2];
 
 /** When an upstream refuses our own key or model, the caller is not at fault. */
-function refusal({ upstreamStatus, message, param }: ProviderError, details: RealtimeDetails): ImgbatchError {
+function refusal(
+  { upstreamStatus, message, param, source }: ProviderError,
+  details: RealtimeDetails,
+): ImgbatchError {
+  // A recording has a budget of its own.
+  if (upstreamStatus === 402 && source === "service")
+    return new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message, details);
   if (upstreamStatus !== null && ![400, 413, 415, 422].includes(upstreamStatus)) {
     return new ImgbatchError("REALTIME_PROVIDER_UNREACHABLE", message, details);
   }
@@ -189,7 +195,11 @@ export async function makeImages(
   limit?.stop();
   const made = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
   const [first] = settled;
-  if (first?.status === "rejected" && made.every(({ images }) => images.length === 0)) throw first.reason;
+  if (first?.status === "rejected" && made.every(({ images }) => images.length === 0)) {
+    const { reason } = first;
+    const isInDoubt = wanted.some(({ trail }) => trail.isInDoubt) && reason instanceof ImgbatchError;
+    throw isInDoubt ? new ImgbatchError(reason.code, reason.message, { ...reason, mayBePaid: true }) : reason;
+  }
   return made;
 }
 
@@ -204,6 +214,8 @@ export interface Trail {
   keep(task: UpstreamTask): Promise<void>;
   /** An upstream may have been paid for an image. */
   isPaid: boolean;
+  /** An upstream, also one that is free, was asked, and what it has made is not known or cannot be used. */
+  isInDoubt: boolean;
   /** An earlier run may have been paid, too. */
   mayBePaidTwice: boolean;
 }
@@ -252,6 +264,7 @@ async function makeImage(
     try {
       const output = await ask(deps, offer, wanted, signal);
       trail.task = null;
+      trail.isInDoubt = false;
       await ticket.succeeded();
       trail.calls.push({ ...callOf(offer, wanted), ...output.call, billedMicroUsd: priceMicroUsd });
       return output.made;
@@ -262,6 +275,7 @@ async function makeImage(
       await ticket.failed(known, id);
       if (known.trouble === null || !known.retryable) trail.task = null;
       trail.isPaid &&= known.trouble === "ambiguous" || trail.task !== null;
+      trail.isInDoubt &&= known.trouble === "ambiguous" || trail.task !== null;
       trail.calls.push(callOf(offer, wanted));
       const isNothingMade = known.trouble !== null && known.trouble !== "ambiguous" && trail.task === null;
       if (!isNothingMade) return withoutImage(known, offer);
@@ -283,6 +297,7 @@ async function ask(
     wanted.beforeSending();
     signal.throwIfAborted();
     wanted.trail.isPaid = isPaid(provider);
+    wanted.trail.isInDoubt = !isDrawing(provider);
   };
   const image = {
     ...imageRequest(wanted.request, executedModel, wanted),

@@ -24,6 +24,12 @@ import {
   usageOf,
 } from "./make-image.ts";
 
+/** Begins the key of a request without one. No header can hold it. */
+const UNKEYED = "\u2261 ";
+const REPEATED_WITHIN_MS = 60_000;
+const REPEATED =
+  "Two equal requests within a minute went to an upstream, which may have been paid for both, and gave no image. Nothing was sent now. Wait a minute to ask once more.";
+
 const TROUBLE_DELAY_MS = 1000;
 /** How often a repeat asks for the answer of the request that is at work. */
 const POLL_MS = 250;
@@ -57,6 +63,11 @@ interface RealtimeRequest {
    * have equal ones. Null: the request is not repeated.
    */
   once: { key: string; fingerprint: string } | null;
+  /**
+   * Without a key: SHA-256 as in `once`. Libraries repeat a request by themselves. When one may have been paid and gave no image, an
+   * equal one within a minute counts as its repeat. Left out: the caller is told in another way not to repeat it.
+   */
+  fingerprint?: string;
   /** Returns the name that the caller's API has for a part of a request. */
   fieldOf(about: Misfit["about"]): string;
   /** Brings an image into the form that was asked for. Default: it has that form. */
@@ -95,7 +106,7 @@ export class Realtime {
    */
   answer(request: RealtimeRequest): Promise<KeyedAnswer> {
     const { once } = request;
-    const work = once === null ? this.#makeAnswer(request, null) : this.#answerOnce(request, once);
+    const work = once === null ? this.#answerUnkeyed(request) : this.#answerOnce(request, once);
     this.#track(work);
     return work;
   }
@@ -113,6 +124,38 @@ export class Realtime {
     this.#stopping.abort(new ImgbatchError("REALTIME_STOPPING"));
     // A request that ends may add the release of its hold to the work.
     while (this.#work.size > 0) await Promise.allSettled([...this.#work]);
+  }
+
+  /** Answers a request without a key. After a paid request without an image, an equal one is sent once more, and marked. */
+  async #answerUnkeyed({ fingerprint, ...request }: RealtimeRequest): Promise<KeyedAnswer> {
+    if (fingerprint === undefined) return this.#makeAnswer(request, null);
+    const { stores, clock, ids } = this.#deps;
+    const place = { apiKeyId: request.caller.key.id, key: UNKEYED + fingerprint };
+    const found = await stores.read.keyedRequests.find(place.apiKeyId, place.key);
+    const earlier = found !== null && found.expiresAtMs > clock.nowMs() ? found : null;
+    if ((earlier?.paidRuns ?? 0) > 1)
+      throw new ImgbatchError("REALTIME_OUTCOME_UNKNOWN", REPEATED, { mayBePaid: true });
+    try {
+      const answer = await this.#makeAnswer(request, earlier);
+      if (earlier !== null) await stores.write((tx) => tx.keyedRequests.remove(earlier));
+      return answer;
+    } catch (error) {
+      const offers = this.#deps.offers.all(request.content.model.id, needsOf(request.content));
+      const isPaidFor = offers.some(({ provider }) => isPaid(provider));
+      if (!(error instanceof ImgbatchError) || !error.mayBePaid || !isPaidFor) throw error;
+      const paidRuns = (earlier?.paidRuns ?? 0) + 1;
+      const record = {
+        ...place,
+        fingerprint,
+        realtimeId: ids.recordId("gen"),
+        paidRuns,
+        tasks: {},
+        answer: null,
+      };
+      const expiresAtMs = clock.nowMs() + REPEATED_WITHIN_MS;
+      await stores.write((tx) => tx.keyedRequests.put({ ...record, expiresAtMs }));
+      return { error, isReplay: false, paidRuns };
+    }
   }
 
   async #answerOnce(
@@ -203,7 +246,14 @@ export class Realtime {
         await stores.write((tx) => changeLatest(tx, record, () => putAnswer(tx, record, null, clock)));
       };
       const isBegun = task !== null;
-      return { calls: [], isPaid: isBegun, mayBePaidTwice: paidBefore > 0 && !isBegun, task, keep };
+      return {
+        calls: [],
+        isPaid: isBegun,
+        isInDoubt: isBegun,
+        mayBePaidTwice: paidBefore > 0 && !isBegun,
+        task,
+        keep,
+      };
     });
     const calls = () => trails.flatMap((trail) => trail.calls);
     try {
@@ -366,8 +416,8 @@ function putAnswer(tx: Transaction, run: Run, answer: KeptAnswer | null, clock: 
   return tx.keyedRequests.put({ ...run, answer, expiresAtMs: clock.nowMs() + KEPT.answers.forMs });
 }
 
-function keptError({ code, message }: ImgbatchError): KeptAnswer {
-  return { error: { code, message } };
+function keptError({ code, message, mayBePaid }: ImgbatchError): KeptAnswer {
+  return { error: { code, message, ...(mayBePaid && { mayBePaid }) } };
 }
 
 /** Returns an earlier answer. Throws `BATCH_IMAGE_RESULT_MISSING` when its body is missing or damaged. */
@@ -377,7 +427,8 @@ async function replay(
   answer: KeptAnswer,
 ): Promise<KeyedAnswer> {
   if ("error" in answer) {
-    return { error: new ImgbatchError(answer.error.code, answer.error.message), isReplay: true, paidRuns };
+    const { code, message, ...details } = answer.error;
+    return { error: new ImgbatchError(code, message, details), isReplay: true, paidRuns };
   }
   const body = await blobs.read(KEPT.answers.prefix + realtimeId);
   if (body !== null && sha256Hex(body) === answer.sha256) return { body, isReplay: true, paidRuns };

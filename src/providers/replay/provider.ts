@@ -76,6 +76,7 @@ export async function createReplayProvider(
               if (error instanceof ProviderError && error.code === "SAFETY_BLOCKED") {
                 const { message: refusal, modelVersion } = error;
                 await keep(recordings, recording, asked, { refusal, modelVersion });
+                throw new ProviderError(error.code, refusal, { ...error, answer: null });
               }
               throw error;
             },
@@ -169,7 +170,7 @@ async function make(
   if (price === null || price > left) {
     const cost = price === null ? "has no known price" : `costs ${formatUsd(price)}`;
     const message = `The image is not ${IN_REPLAY_DIRECTORY} yet and ${cost}; ${formatUsd(left)} of --max-cost is left. Nothing was sent.`;
-    throw new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
+    throw new ProviderError("INVALID_ARGUMENT", message, { source: "service", upstreamStatus: 402 });
   }
   recording.leftMicroUsd -= price;
   let isSent = false;
@@ -183,7 +184,8 @@ async function make(
   };
   const until = isPaid ? new AbortController().signal : signal;
   try {
-    const made = await of.generate({ ...request, model }, until, sent, answered);
+    // A replay has no words of the upstream: what is recorded answers as it will be replayed.
+    const { answer: _, ...made } = await of.generate({ ...request, model }, until, sent, answered);
     return { ...made, modelVersion: made.modelVersion ?? model };
   } catch (error) {
     const isUnknown = !(error instanceof ProviderError) || error.trouble === "ambiguous";

@@ -236,12 +236,7 @@ export const createOperations: readonly Operation[] = [
           inspector,
           storageUriPrefixes,
           sent,
-          optionsOf: (model, name) => {
-            // The first provider decides, also while it is disabled: a repeat must be the same request.
-            const serving = deps.offers.serving(model.id);
-            const offer = serving.find(({ provider }) => name === null || provider.name === name);
-            return offer ? optionsOf(model, offer.provider) : null;
-          },
+          optionsOf: (model, name) => deps.offers.optionsFor(model, name),
           isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
         };
         let checked: CheckedRequest;

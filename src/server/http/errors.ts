@@ -88,7 +88,7 @@ export function answerErrors(
     const style = styleOf(request.path);
     const head = style.head?.(error);
     if (head !== undefined) {
-      response.statusMessage = head.reason;
+      if (head.reason !== undefined) response.statusMessage = head.reason;
       response.setHeaders(new Map(Object.entries(head.headers)));
     }
     response.status(error.httpStatus);

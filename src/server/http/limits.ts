@@ -47,6 +47,21 @@ export class DownloadSlots {
 }
 
 const WINDOW_MS = 60_000;
+const MOST_COUNTERS = 10_000;
+
+/** The network that an address stands for: an address of IPv4, and the first 64 bits of one of IPv6, which one caller has whole. */
+function networkOf(address: string): string {
+  const plain = address.replace(/%.*$/, "").replace(/^::ffff:(?=\d+\.)/i, "");
+  if (isIP(plain) !== 6) return plain;
+  const [head = "", tail] = plain.split("::");
+  const [first, last] = [head, tail ?? ""].map((part) => part.split(":").filter((group) => group !== ""));
+  const missing = tail === undefined ? 0 : Math.max(0, 8 - (first?.length ?? 0) - (last?.length ?? 0));
+  const groups = [...(first ?? []), ...Array.from({ length: missing }, () => "0"), ...(last ?? [])];
+  return groups
+    .slice(0, 4)
+    .map((group) => Number.parseInt(group, 16).toString(16))
+    .join(":");
+}
 
 /** The default, for callers from other machines only. */
 const REMOTE_DEFAULT = 30;
@@ -80,8 +95,11 @@ export class FailedAuthLimit {
       this.#failures.clear();
       this.#windowStartMs = nowMs;
     }
-    const failures = (this.#failures.get(address) ?? 0) + 1;
-    this.#failures.set(address, failures);
+    const network = networkOf(address);
+    // Addresses beyond so many share a counter: an attacker has more of them than there is memory.
+    const counter = this.#failures.has(network) || this.#failures.size < MOST_COUNTERS ? network : "others";
+    const failures = (this.#failures.get(counter) ?? 0) + 1;
+    this.#failures.set(counter, failures);
     if (failures <= limit) return;
     const retryAfterMs = Math.max(1, this.#windowStartMs + WINDOW_MS - nowMs);
     throw new ImgbatchError("RATE_LIMITED", "Too many wrong keys from this address.", { retryAfterMs });

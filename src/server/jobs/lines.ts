@@ -15,8 +15,12 @@ import { ImageExtraction, type ImageTexts } from "../request-body/image-extracti
 import type { BodyFormat } from "../request-body/json-value.ts";
 import { simulation } from "./results.ts";
 
-/** A line that is a JSON object, or what is wrong with it. */
-type JsonLine = { value: object; sent: SentTexts } | { problem: string };
+/** A line that is a JSON object, or what is wrong with it. `number` counts all lines, from 1. */
+type JsonLine = { number: number } & (
+  | { value: object; sent: SentTexts }
+  /** `names`: the fields of its beginning that may be the client's name of the line. */
+  | { problem: string; names: object }
+);
 
 /** The format of a line, and the rules for its images; null when these are not taken out. */
 interface LinesFormat {
@@ -38,23 +42,41 @@ export async function* jsonLines(
 ): AsyncGenerator<JsonLine> {
   const begin = () => new LineInput(new ImageExtraction(format, images, null), maxBytes);
   let line = begin();
+  let number = 1;
   try {
     for await (const chunk of input) {
       let from = 0;
       for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, from)) {
         if (end > from) await line.add(chunk.subarray(from, end));
         from = end + 1;
+        const at = number++;
         if (line.isBlank) continue;
-        yield await line.end();
+        yield { number: at, ...(await line.end()) };
         await line.discard();
         line = begin();
       }
       await line.add(chunk.subarray(from));
     }
-    if (!line.isBlank) yield await line.end();
+    if (!line.isBlank) yield { number, ...(await line.end()) };
   } finally {
     await line.discard();
   }
+}
+
+/** The name of a line is looked for in so many of its first bytes. */
+const HEAD_BYTES = 4096;
+const NAMES = /"(custom_id|key)"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)/g;
+
+/** Returns the fields at the beginning of a broken line that may be its name. */
+function namesIn(head: Buffer): object {
+  const found = [...head.toString().matchAll(NAMES)].flatMap(([, name = "", json = ""]) => {
+    try {
+      return [[name, JSON.parse(json)]];
+    } catch {
+      return [];
+    }
+  });
+  return Object.fromEntries(found.reverse());
 }
 
 /** One line as it arrives. */
@@ -62,6 +84,7 @@ class LineInput {
   readonly #extraction: ImageExtraction;
   readonly #maxBytes: number;
   #sizeBytes = 0;
+  #head = Buffer.alloc(0);
   isBlank = true;
 
   constructor(extraction: ImageExtraction, maxBytes: number) {
@@ -73,19 +96,22 @@ class LineInput {
     if (this.isBlank) this.isBlank = bytes.every((byte) => BLANK.has(byte));
     if (this.isBlank) return;
     this.#sizeBytes += bytes.length;
+    if (this.#head.length < HEAD_BYTES)
+      this.#head = Buffer.concat([this.#head, bytes.subarray(0, HEAD_BYTES - this.#head.length)]);
     if (this.#sizeBytes <= this.#maxBytes) await this.#extraction.add(bytes);
   }
 
   /** Returns the line after its last byte. */
-  async end(): Promise<JsonLine> {
+  async end(): Promise<{ value: object; sent: SentTexts } | { problem: string; names: object }> {
+    const broken = (problem: string) => ({ problem, names: namesIn(this.#head) });
     if (this.#sizeBytes > this.#maxBytes)
-      return { problem: `The line is larger than ${formatBytes(this.#maxBytes)}.` };
+      return broken(`The line is larger than ${formatBytes(this.#maxBytes)}.`);
     try {
       const { value, sent } = await this.#extraction.end();
-      return isObject(value) ? { value, sent } : { problem: "The line is not a JSON object." };
+      return isObject(value) ? { value, sent } : broken("The line is not a JSON object.");
     } catch (error) {
       if (!(error instanceof ImgbatchError)) throw error;
-      return { problem: error.code === "INVALID_JSON" ? lineWords(error.message) : error.message };
+      return broken(error.code === "INVALID_JSON" ? lineWords(error.message) : error.message);
     }
   }
 
@@ -138,8 +164,11 @@ export function lineReader(
     const format = formatOf(job);
     const simulated = simulation(job, rules.clock);
     for await (const line of jsonLines(options, input)) {
+      // Requests that came in the body have no lines.
+      const place = job.input?.fileName == null ? "" : `line ${line.number}: `;
       if ("problem" in line) {
-        yield { key: null, error: invalidLine(line.problem) };
+        const key = jsonKeyOf(format, line.names);
+        yield { ...("problem" in key ? { key: null } : key), error: invalidLine(place + line.problem) };
         continue;
       }
       // A line keeps the files that it names only until its images are stored.
@@ -147,7 +176,7 @@ export function lineReader(
       try {
         const { options: facts, imageLimit } = job;
         const asked = { model, options: facts, imageLimit, sent: line.sent, findFileImage: files.find };
-        yield simulated(await checked(format, line.value, asked));
+        yield { ...simulated(await checked(format, line.value, asked, place)), place };
       } finally {
         await files.release();
       }
@@ -155,17 +184,23 @@ export function lineReader(
   };
 }
 
-async function checked(format: LineFormat, line: object, asked: LineContext): Promise<Line> {
-  const given = format.keyOf(line);
-  const problem = keyProblem(given);
-  if (problem !== null) return { key: null, error: invalidLine(problem) };
-  const key = given === undefined ? null : JSON.stringify(given);
+async function checked(format: LineFormat, line: object, asked: LineContext, place: string): Promise<Line> {
+  const named = jsonKeyOf(format, line);
+  if ("problem" in named) return { key: null, error: invalidLine(place + named.problem) };
   try {
-    return { key, content: await format.check(line, asked) };
+    return { ...named, content: await format.check(line, asked) };
   } catch (error) {
     if (!(error instanceof ImgbatchError)) throw error;
-    return { key, error: invalidLine(error.message) };
+    return { ...named, error: invalidLine(place + error.message) };
   }
+}
+
+/** Returns the client's name of a line as JSON, null when it has none, or why it cannot be kept. */
+function jsonKeyOf(format: LineFormat, line: object): { key: string | null } | { problem: string } {
+  const given = format.keyOf(line);
+  const problem = keyProblem(given);
+  if (problem !== null) return { problem };
+  return { key: given === undefined ? null : JSON.stringify(given) };
 }
 
 /** The names of all lines are in memory together when the items of their job are written. */

@@ -240,8 +240,9 @@ function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
         const rules = { ...deps, strictImageConfig, ...found };
         const content = await checkContent(value, model, rules);
         const operation = isStream ? "streamGenerateContent" : "generateContent";
-        const once = key === null ? null : { key, fingerprint: contentFingerprint(operation, content) };
-        const asked = { caller, content, count: 1, gone, once, render: bodyOf, fieldOf };
+        const fingerprint = contentFingerprint(operation, content);
+        const once = key === null ? null : { key, fingerprint };
+        const asked = { caller, content, count: 1, gone, once, fingerprint, render: bodyOf, fieldOf };
         const work = answerOnce(deps, response, asked).catch(withField);
         if (framing) await answerStream(deps, framing, response, work);
         else response.type("json").send(await work);

@@ -44,6 +44,9 @@ function namedAmong(
 ): ModelEntry | null {
   const byId = (id: string) => models.find((model) => model.id === id) ?? null;
   if (name === null) return models[0] ?? null;
+  // Google's libraries write it before each id.
+  const bare = name.replace(/^models\//, "");
+  if (bare !== name) return namedAmong(bare, models, names);
   const own = byId(name);
   if (own !== null) return own;
   const matching = Object.keys(names).filter((known) => stands(known, name));

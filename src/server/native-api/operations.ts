@@ -61,6 +61,7 @@ const nativeErrorStyle: ErrorStyle = {
     return isArray ? [body] : body;
   },
   schema: () => schema,
+  head: ({ mayBePaid }) => ({ headers: mayBePaid ? { "x-should-retry": "false" } : {} }),
 };
 
 /**

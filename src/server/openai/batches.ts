@@ -396,7 +396,7 @@ function bodyOf(
 
 /** The parameter of a line that could not be read stands before its problem. */
 function errorOf({ code, message }: ItemError): ImgbatchError {
-  const param = code === "INVALID_ARGUMENT" ? /^([\w[\].]+): /.exec(message)?.[1] : undefined;
+  const param = code === "INVALID_ARGUMENT" ? /^(?:line \d+: )?([\w[\].]+): /.exec(message)?.[1] : undefined;
   return new ImgbatchError(CODES[code] ?? "REALTIME_PROVIDER_FAILED", message, { param });
 }
 

@@ -243,8 +243,8 @@ function reasonOf({ code }: ImgbatchError): string {
     .replace(/\.$/, "");
 }
 
-function headersOf({ code, httpStatus, retryAfterMs }: ImgbatchError): Record<string, string> {
-  const isFinal = FINAL_STATUSES.includes(httpStatus) || FINAL_CODES.includes(code);
+function headersOf({ code, httpStatus, retryAfterMs, mayBePaid }: ImgbatchError): Record<string, string> {
+  const isFinal = mayBePaid || FINAL_STATUSES.includes(httpStatus) || FINAL_CODES.includes(code);
   const seconds = Math.ceil((retryAfterMs ?? 0) / 1000);
   return {
     ...(isFinal ? { "x-should-retry": "false" } : {}),
@@ -266,7 +266,7 @@ function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
       try {
         const asked = await checkRequest(deps, caller.group, sent);
         const { content, count } = asked;
-        const work = answerOnce(deps, response, {
+        const answer = answerOnce(deps, response, {
           ...{ caller, content, count, gone },
           once: key === null ? null : { key, fingerprint: fingerprintOf(asked, isEdit) },
           fieldOf,
@@ -277,6 +277,7 @@ function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
             return Buffer.from(JSON.stringify(await imagesView(deps, finished, asked, publicUrl)));
           },
         });
+        const work = answer.catch(withFinalStatus);
         if (asked.isStream) await answerStream(deps, FRAMING, response, work);
         else response.type("json").send(await work);
       } catch (error) {
@@ -285,6 +286,13 @@ function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
       }
     });
   };
+}
+
+/** Some libraries repeat 408, 409, 429 and every 5xx, whatever the headers say. */
+function withFinalStatus(error: unknown): never {
+  if (!(error instanceof ImgbatchError) || !error.mayBePaid) throw error;
+  const { message, cause, param } = error;
+  throw new ImgbatchError("REALTIME_MAY_BE_PAID", message, { cause, param, mayBePaid: true });
 }
 
 const FIELDS: { [about in Misfit["about"]]?: string } = { references: "image", aspectRatio: "size" };
@@ -299,6 +307,7 @@ const errors: readonly ServiceErrorCode[] = [
   ...generateErrors,
   "REALTIME_REFUSED",
   "REALTIME_NO_IMAGE",
+  "REALTIME_MAY_BE_PAID",
   "REQUEST_TIMEOUT",
   "BATCH_IMAGE_QUEUE_FAILED",
 ];

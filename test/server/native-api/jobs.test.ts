@@ -231,7 +231,7 @@ describe("a job from a file", () => {
     ] as const) {
       expect(images[at]?.map(({ bytes }) => bytes)).toEqual([await tinyPng(prompt.length)]);
     }
-    expect(results[2]).toMatchObject({ error: { code: 3, message: "The line is not valid JSON." } });
+    expect(results[2]).toMatchObject({ error: { code: 3, message: "line 4: The line is not valid JSON." } });
     expect(results[4]?.error).toMatchObject({ code: 3, message: expect.stringContaining("fileUri") });
     const two = provider.requests.find(({ prompt }) => prompt === "xx");
     expect(two?.keepsRatio).toBe(true);
@@ -249,13 +249,13 @@ describe("a job from a file", () => {
     const service = await startTestService({ config: { limits: { realtimeBodyBytes: 2048 } } });
     const good = (key: string) => JSON.stringify({ key, request: content("fox") });
     const wrong = [
-      ['{"key":"a","request":{', undefined],
+      ['{"key":"a","request":{', "a"],
       ["[1]", undefined],
       ["null", undefined],
       ['{"key":"b"}', "b"],
       ['{"key":"c","request":7}', "c"],
       ['{"key":"d","request":{"contents":"no"}}', "d"],
-      [JSON.stringify({ key: "large", request: content("x".repeat(5000)) }), undefined],
+      [JSON.stringify({ key: "large", request: content("x".repeat(5000)) }), "large"],
     ] as const;
     const lines = [`\ufeff${good("first")}\r`, ...wrong.map(([line]) => line), " \t\r", good("last")];
     const job = await endedJob(service, await fromFile(service, lines));
@@ -265,7 +265,7 @@ describe("a job from a file", () => {
       ...wrong.map(([, key]) => [key, false]),
       ["last", true],
     ]);
-    expect(results.at(-2)?.error?.message).toBe("The line is larger than 2048 bytes.");
+    expect(results.at(-2)?.error?.message).toBe("line 8: The line is larger than 2048 bytes.");
     expect(results.map(({ error }) => error?.message).join()).not.toContain("body");
   });
 
