@@ -183,6 +183,7 @@ const itemObjectSchema = z.object({
   seed: z.int().nullable().describe("made the image, when the upstream uses or reports one"),
   upstream_cost: z.number().nullable().describe("US dollars, as the upstream reports them"),
   took_ms: z.int().nullable().describe("from the request to its answer; null for none, and in a job"),
+  finished_at: z.number().nullable().describe("when its image or its failure was recorded; null before"),
   notes: z.array(z.string()).describe("differences that a person should know"),
   error: z.object({ code: z.string(), message: z.string(), source: z.string() }).nullable(),
   cost: z.number().nullable().describe("US dollars that the image costs; null without one"),
@@ -213,6 +214,8 @@ const itemThumbnailSchema = z.object({
 });
 export type ItemThumbnail = z.infer<typeof itemThumbnailSchema>;
 
+/** How a note begins when an image is not of the size or type that was asked for. */
+export const DIFFERS = "asked for ";
 /** How a note begins when an upstream may bill an item twice. */
 export const MAY_BE_PAID_TWICE = "may be paid twice";
 export const PAID_TWICE_NOTE = `${MAY_BE_PAID_TWICE}: the outcome of a request is unknown, and another one was sent after it`;

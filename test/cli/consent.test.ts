@@ -69,6 +69,34 @@ async function books() {
 }
 
 describe("consent to real money", () => {
+  it("[RUN-26] the same submit makes failed images again, with consent; without it they stay", async () => {
+    const refusing = join(cwd, "refusing");
+    writeFileSync(refusing, "");
+    expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(4);
+    rmSync(refusing);
+    const before = bill();
+    const without = await run(...SUBMIT);
+    expect([without.code, without.stderr]).toEqual([
+      4,
+      expect.stringMatching(
+        /1 failed image left as before: [\s\S]*next: to agree: imgbatch .*submit p\.jsonl .*--max-cost 0\.12/,
+      ),
+    ]);
+    expect((await run(...SUBMIT, "--max-cost", "1", "--no-retry")).code).toBe(4);
+    expect((await run(...SUBMIT, "--max-cost", "1", "--dry-run")).stdout).toContain(
+      "1 failed image made again (--no-retry leaves them)\nestimated cost $0.10\n",
+    );
+    expect(bill()).toEqual(before);
+    const repaired = await run(...SUBMIT, "--max-cost", "1");
+    expect([repaired.code, repaired.stderr]).toEqual([
+      0,
+      expect.stringContaining("2 of 2 images on disk and verified, 1 of them fetched now; $0.10 now ($0.10"),
+    ]);
+    expect(bill()).toEqual([...before, "a bad one"].sort());
+    expect((await run(...SUBMIT)).code).toBe(0);
+    expect(bill()).toHaveLength(before.length + 1);
+  });
+
   it("[CONSENT-8] [DOCTOR-2] a run without it ends with 8, sends nothing, and prints the command that agrees", async () => {
     for (const [args, usd] of [
       [SUBMIT, "0.24"],

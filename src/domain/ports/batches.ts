@@ -177,6 +177,7 @@ export type ListedItem = Pick<
   | "mimeType"
   | "imageCount"
   | "error"
+  | "finishedAtMs"
   | "modelVersion"
   | "provider"
   | "maybePaid"

@@ -193,7 +193,7 @@ function invalidReference(param: string, problem: string): ImgbatchError {
   return fieldError("BATCH_IMAGE_INVALID_REFERENCE_IMAGE", param, problem);
 }
 
-interface RequestRules {
+export interface RequestRules {
   limits: Limits;
   models: readonly ModelEntry[];
   group: GroupEntry;

@@ -9,7 +9,8 @@ import type { ServiceErrorCode } from "../../contract/errors.ts";
 import type { SizeTier } from "../../contract/image-formats.ts";
 import { ANNOUNCED_LIMITS, inWords } from "../../contract/limits.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
-import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
+import type { CheckedRequest } from "../../domain/batches/checked-request.ts";
+import { type Caller, createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
 import { isPlayMoney, priceBatchImage, rateFor } from "../../domain/billing/payer.ts";
 import {
@@ -21,7 +22,7 @@ import {
   optionsOf,
   referenceLimit,
 } from "../../domain/models.ts";
-import type { AccountRecord } from "../../domain/records.ts";
+import type { AccountRecord, BatchRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import {
@@ -37,7 +38,7 @@ import type { Operation } from "../operation.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
 import { plainFormat, shapeOf } from "../request-body/json-value.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
-import { checkRequest } from "./check-request.ts";
+import { checkRequest, type RequestRules } from "./check-request.ts";
 
 /** Returns an entry of the batch model list; null for a model without a price. */
 function batchModel(
@@ -88,6 +89,31 @@ function batchModel(
       return found === null ? [] : [{ image_size: size, quality, ...found }];
     }),
   };
+}
+
+/**
+ * Returns the batch that the same request made before, whatever the models take by now; null when there is none. Its request
+ * was checked then.
+ */
+async function knownBatch(
+  { stores }: Pick<ApiDeps, "stores">,
+  caller: Caller,
+  { value, rules, idempotencyKey }: { value: unknown; rules: RequestRules; idempotencyKey: string | null },
+): Promise<BatchRecord | null> {
+  if (idempotencyKey === null) return null;
+  let isKnown = false;
+  const asThen: RequestRules = {
+    ...{ ...rules, models: [], optionsOf: () => null },
+    isKnown: async (hash) => {
+      isKnown = await isKnownRequest(stores.read, caller, idempotencyKey, hash);
+      return isKnown;
+    },
+  };
+  await checkRequest(value, asThen).catch(() => {});
+  if (!isKnown) return null;
+  const known = await stores.read.idempotency.find(caller.key.id, idempotencyKey);
+  const batch = known && (await stores.read.batches.byId(known.batchId));
+  return batch && batch.recordDeletedAtMs === null ? batch : null;
 }
 
 const SHAPE = shapeOf(batchSchemas.CreateBatch, {
@@ -209,7 +235,7 @@ export const createOperations: readonly Operation[] = [
       const { batch, replayed } = await withJsonBody(request, response, options, async ({ value, sent }) => {
         const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
         const { models, inspector, storageUriPrefixes } = deps;
-        const checked = await checkRequest(value, {
+        const rules: RequestRules = {
           limits,
           models,
           group: caller.group,
@@ -218,7 +244,15 @@ export const createOperations: readonly Operation[] = [
           sent,
           optionsOf: (model, name) => deps.offers.optionsFor(model, name),
           isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
-        });
+        };
+        let checked: CheckedRequest;
+        try {
+          checked = await checkRequest(value, rules);
+        } catch (error) {
+          const known = await knownBatch(deps, caller, { value, rules, idempotencyKey });
+          if (known === null) throw error;
+          return { batch: known, replayed: true };
+        }
         return createBatch(deps, caller, checked, idempotencyKey);
       });
       if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
