@@ -97,6 +97,25 @@ describe("consent to real money", () => {
     expect(bill()).toHaveLength(before.length + 1);
   });
 
+  it("[RUN-8] a paid batch whose answer was lost needs no second consent, and what is still to be paid does", async () => {
+    expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(0);
+    const before = bill();
+    const path = join(cwd, "out/imgbatch.json");
+    const state = JSON.parse(readFileSync(path, "utf8"));
+    const [{ id }] = state.batches;
+    Object.assign(state.batches[0], { id: null, state: "unknown", status: null });
+    const lost = JSON.stringify({ ...state, finished_at: null });
+    writeFileSync(path, lost);
+    const found = await run(...SUBMIT);
+    expect([found.code, found.stderr]).toEqual([0, expect.stringContaining(`re-using ${id}`)]);
+    expect(bill()).toEqual(before);
+    // A service that does not know it would be paid.
+    writeFileSync(path, lost);
+    rmSync(data, { recursive: true });
+    expect((await run(...SUBMIT)).code).toBe(8);
+    expect(bill()).toEqual(before);
+  });
+
   it("[CONSENT-8] [DOCTOR-2] a run without it ends with 8, sends nothing, and prints the command that agrees", async () => {
     for (const [args, usd] of [
       [SUBMIT, "0.24"],

@@ -9,17 +9,23 @@ export interface FakeUpstream {
   refusal: { status: number; message: string } | null;
   /** It refuses so once it has made this many images. Default: never. */
   refuseAfter: { images: number; status: number; message: string } | null;
+  /** It takes each request for an image, and closes the connection without an answer. */
+  losesAnswers: boolean;
   /** The requests that arrived, such as `GET /v1/models`. */
   requests: string[];
 }
 
 /** Starts an upstream that works. It ends with the test. */
 export async function startFakeUpstream(): Promise<FakeUpstream> {
-  const fake: FakeUpstream = { url: "", refusal: null, refuseAfter: null, requests: [] };
+  const fake: FakeUpstream = { url: "", refusal: null, refuseAfter: null, losesAnswers: false, requests: [] };
   let made = 0;
   const server = createServer((request, response) => {
     request.resume().on("end", () => {
       fake.requests.push(`${request.method} ${request.url}`);
+      if (fake.losesAnswers && request.method === "POST") {
+        request.socket.destroy();
+        return;
+      }
       const { refuseAfter } = fake;
       const refusal =
         fake.refusal ?? (refuseAfter !== null && made >= refuseAfter.images ? refuseAfter : null);

@@ -227,8 +227,8 @@ type Parts = { service: ConnectedService; submissions: Submissions };
 const OF_MODELS: readonly string[] = ["INVALID_INPUT", "BATCH_IMAGE_INVALID_MODEL"];
 
 /**
- * Submits. Where the prompts do not pass the checks of today, asks first for the batches of the same prompts whose answers
- * were lost, by their keys: what was made and paid is fetched.
+ * Submits. Where the prompts do not pass the checks of today, or nobody agrees to pay for them, asks first for the batches of
+ * the same prompts whose answers were lost, by their keys: what was made and paid is fetched.
  */
 async function submitOrFind(
   context: CommandContext,
@@ -239,7 +239,11 @@ async function submitOrFind(
   try {
     return await submit(context, options, items, parts);
   } catch (error) {
-    const mayBeMade = error instanceof ImgbatchError && OF_MODELS.includes(error.code);
+    // Another service does not ask the person at this machine.
+    const asks = parts.service.kind !== "remote";
+    const mayBeMade =
+      error instanceof ImgbatchError &&
+      (OF_MODELS.includes(error.code) || (error.code === "COST_LIMIT" && asks));
     const isPlain = !options.isNew && !options.dryRun && !options.detach && options.explicitKey === null;
     const found = mayBeMade && isPlain ? await finishSubmitted(context, options, items, parts) : null;
     if (found === null) throw error;
@@ -261,7 +265,8 @@ async function finishSubmitted(
     if (state === null || unsentBatches(state, service).every(({ refused }) => refused)) return null;
     if (planBefore(options, items, state, { isReal: isReal(service.providers) }) === null) return null;
     const run = { dir, state, service, clock, reporter, signal, submissions, sharesReferences: true };
-    const started = await send(run).catch((error: unknown) => {
+    // A batch that is not there is refused, since nothing is agreed to.
+    const started = await send({ ...run, consentOf: () => 0 }).catch((error: unknown) => {
       signal.throwIfAborted();
       reporter.detail(`the earlier submission is not there: ${error instanceof Error ? error.message : ""}`);
       return null;

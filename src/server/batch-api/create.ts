@@ -5,11 +5,10 @@ import {
   batchSchemas,
   type ListEnvelope,
 } from "../../contract/batch-api.ts";
-import type { ServiceErrorCode } from "../../contract/errors.ts";
+import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { SizeTier } from "../../contract/image-formats.ts";
 import { ANNOUNCED_LIMITS, inWords } from "../../contract/limits.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
-import type { CheckedRequest } from "../../domain/batches/checked-request.ts";
 import { type Caller, createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
 import { isPlayMoney, priceBatchImage, rateFor } from "../../domain/billing/payer.ts";
@@ -92,27 +91,34 @@ function batchModel(
 }
 
 /**
- * Returns the batch that the same request made before, whatever the models take by now; null when there is none. Its request
- * was checked then.
+ * Returns the batch that the same request made before, whatever the models take by now, and whatever their default quality
+ * is; null when there is none. Its request was checked then.
  */
 async function knownBatch(
   { stores }: Pick<ApiDeps, "stores">,
   caller: Caller,
   { value, rules, idempotencyKey }: { value: unknown; rules: RequestRules; idempotencyKey: string | null },
 ): Promise<BatchRecord | null> {
-  if (idempotencyKey === null) return null;
-  let isKnown = false;
-  const asThen: RequestRules = {
-    ...{ ...rules, models: [], optionsOf: () => null },
-    isKnown: async (hash) => {
-      isKnown = await isKnownRequest(stores.read, caller, idempotencyKey, hash);
-      return isKnown;
-    },
-  };
-  await checkRequest(value, asThen).catch(() => {});
-  if (!isKnown) return null;
-  const known = await stores.read.idempotency.find(caller.key.id, idempotencyKey);
-  const batch = known && (await stores.read.batches.byId(known.batchId));
+  const known =
+    idempotencyKey === null ? null : await stores.read.idempotency.find(caller.key.id, idempotencyKey);
+  if (known == null) return null;
+  let isSame = false;
+  const { model: name } = value as { model?: unknown };
+  const model = rules.models.find(({ id }) => id === name);
+  const { qualities = [] } = (model && rules.optionsOf(model, null)) ?? {};
+  for (const usualQuality of [undefined, ...qualities]) {
+    const asThen: RequestRules = {
+      ...{ ...rules, models: [], optionsOf: () => null, usualQuality },
+      isKnown: async (hash) => {
+        isSame ||= hash === known.requestHash;
+        // Its images were decoded then.
+        return true;
+      },
+    };
+    await checkRequest(value, asThen).catch(() => {});
+    if (isSame) break;
+  }
+  const batch = isSame ? await stores.read.batches.byId(known.batchId) : null;
   return batch && batch.recordDeletedAtMs === null ? batch : null;
 }
 
@@ -245,15 +251,17 @@ export const createOperations: readonly Operation[] = [
           optionsOf: (model, name) => deps.offers.optionsFor(model, name),
           isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
         };
-        let checked: CheckedRequest;
         try {
-          checked = await checkRequest(value, rules);
+          const checked = await checkRequest(value, rules);
+          return await createBatch(deps, caller, checked, idempotencyKey);
         } catch (error) {
-          const known = await knownBatch(deps, caller, { value, rules, idempotencyKey });
+          const isOfRequest = error instanceof ImgbatchError;
+          const known = isOfRequest
+            ? await knownBatch(deps, caller, { value, rules, idempotencyKey })
+            : null;
           if (known === null) throw error;
           return { batch: known, replayed: true };
         }
-        return createBatch(deps, caller, checked, idempotencyKey);
       });
       if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
       try {
