@@ -6,7 +6,6 @@ import type {
   ApiKeyRecord,
   BatchEvent,
   BatchRecord,
-  HealthRecord,
   IdempotencyRecord,
   ItemRecord,
   ItemTerms,
@@ -55,9 +54,6 @@ export interface Database {
   request_counts: { apiKeyId: string; second: number; count: number };
   timed_secrets: TimedSecretRecord;
   workers: WorkerRecord & { seenAtMs: number };
-  provider_health: Pick<HealthRecord, "provider" | "model" | "fingerprint" | "state" | "untilMs"> & {
-    facts: Omit<HealthRecord, "provider" | "model" | "fingerprint" | "state" | "untilMs">;
-  };
   provider_calls: ProviderCalls & { fromMs: number };
   retention_time: RetentionTime & { id: number };
 }
@@ -78,5 +74,6 @@ type Later = Exclude<
 
 type ItemsTable = Given<ItemRecord, Later> & {
   notBeforeMs: Generated<number>;
+  delayedAtMs: Generated<number>;
   leaseWorker: Generated<string | null>;
 };

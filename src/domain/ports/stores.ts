@@ -2,7 +2,6 @@ import type {
   AccountRecord,
   ApiKeyRecord,
   BatchRecord,
-  HealthRecord,
   IdempotencyRecord,
   KeyedRequestRecord,
   LedgerEntry,
@@ -51,7 +50,6 @@ export interface Repositories {
   keyedRequests: KeyedRequestRepository;
   usage: UsageRepository;
   retentionTime: RetentionTimeRepository;
-  providerHealth: ProviderHealthRepository;
   providerCalls: ProviderCallsRepository;
   files: FileRepository;
   linkedImages: LinkedImageRepository;
@@ -219,12 +217,6 @@ interface UsageRepository {
     beforeMs: number;
   }): Promise<DayUsage[]>;
   count(): Promise<number>;
-}
-
-interface ProviderHealthRepository {
-  list(): Promise<HealthRecord[]>;
-  /** Inserts or replaces the record of a provider and model. */
-  put(record: HealthRecord): Promise<void>;
 }
 
 interface ProviderCallsRepository {
