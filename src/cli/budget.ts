@@ -138,6 +138,7 @@ export function createBudget(
       const paid = groups.filter(isPaidFor);
       if (paid.length === 0) {
         limit(groups, null);
+        await context.purse?.reserve({ micros: 0, images: 0 });
         return null;
       }
       const { requireOffered } = await import("./model-check.ts");

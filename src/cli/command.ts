@@ -47,7 +47,10 @@ export interface CommandContext {
 
 /** What an agent may spend. */
 export interface Purse {
-  /** Sets aside what images may cost, before they are asked for. Throws `COST_LIMIT` if that is too much. */
+  /**
+   * Sets aside what images may cost, before they are asked for; 0 when none are. The caller has the lock of the run. Throws
+   * `COST_LIMIT` if that is too much.
+   */
   reserve(wanted: { micros: number; images: number }): Promise<void>;
 }
 

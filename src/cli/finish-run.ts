@@ -2,7 +2,15 @@ import type { Batch } from "../client/answers.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { EXIT_CODES } from "../contract/errors.ts";
 import { shellWord } from "../kernel/command-line.ts";
-import { type Cost, costText, formatUsd, microsToNumber, playMoneyField, sumCosts } from "../kernel/money.ts";
+import {
+  type Cost,
+  costText,
+  formatUsd,
+  microsToNumber,
+  numberToMicros,
+  playMoneyField,
+  sumCosts,
+} from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
 import { collectRun, type RunOutcome } from "../runs/collect-run.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
@@ -11,7 +19,7 @@ import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
 import type { EndedImage } from "../runs/reports/run-report.ts";
 import type { Submissions } from "../runs/send.ts";
-import { type Allowance, countImages, judgeMissing } from "../runs/standing.ts";
+import { type Allowance, countImages, judgeMissing, stands } from "../runs/standing.ts";
 import { awaitBatches } from "../runs/wait.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import { withService } from "./connect/connect.ts";
@@ -139,7 +147,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
     else if (batch.status === "output_deleted")
       output.note(`the service has deleted the images of ${batch.id}; ${ALL_HERE}`);
   }
-  for (const line of paidTwiceNote(lines, shownDir)) output.note(line);
+  for (const line of [...paidTwiceNote(lines, shownDir), ...unknownOutcomeNote(lines)]) output.note(line);
   const parts = [
     `${counts.success} of ${counts.total} images on disk and verified`,
     ...failureNote(counts),
@@ -184,8 +192,25 @@ export function paidTwiceNote(lines: readonly Pick<ResultLine, "notes">[], shown
 
 type ImageCounts = ReturnType<typeof countImages>;
 
-function failureNote({ failed, missing }: ImageCounts): string[] {
-  return [...(failed === 0 ? [] : [`${failed} failed`]), ...(missing === 0 ? [] : [`${missing} not here`])];
+function failureNote({ failed, unknown, missing }: ImageCounts): string[] {
+  const parts = { failed: failed - unknown, unknown, "not here": missing };
+  return Object.entries(parts).flatMap(([word, count]) => (count === 0 ? [] : [`${count} ${word}`]));
+}
+
+/** Says how many images have no known outcome, and what they may cost at most; nothing where there are none. */
+export function unknownOutcomeNote(lines: readonly ResultLine[]): string[] {
+  const unknown = lines.filter((line) => stands(line, "unknown"));
+  if (unknown.length === 0) return [];
+  const usd = unknown.map((line) => ("may_be_billed" in line ? line.may_be_billed : undefined));
+  const known = usd.every((each) => typeof each === "number") ? (usd as number[]) : null;
+  const sum = known?.reduce((total, each) => total + numberToMicros(each), 0);
+  const most =
+    sum === undefined
+      ? "may be billed"
+      : `at most ${formatUsd(sum, "limit")} may be billed for ${unknown.length === 1 ? "it" : "them"}`;
+  return [
+    `the answers for ${counted(unknown.length, "image")} were lost: ${most}, and nothing was asked again`,
+  ];
 }
 
 /** The judgement of a run whose finished images could not all be fetched; null if all were. */

@@ -192,14 +192,17 @@ export function paidRequestsNote(
   if (paid === 0) return null;
   const [are, they, them] = paid === 1 ? ["is", "it", "it"] : ["are", "they", "them"];
   const waiting = `stopping: waiting for ${counted(paid, "request")} that ${are} paid`;
-  return `${waiting}; ${how} abandons ${them}, and then ${they} may be paid twice`;
+  return `${waiting}; ${how} abandons ${them}, and then ${they} may be paid and lost`;
 }
 
 /** Returns the advice after `paid` requests that cost money were abandoned; undefined when there was none. */
 function abandonedAdvice(paid: number): string | undefined {
   if (paid === 0) return undefined;
-  const requests = paid === 1 ? "the abandoned request" : `the ${paid} abandoned requests`;
-  return `run the same command again: it continues where it stopped. It sends ${requests} once more, and ${paid === 1 ? "that image" : "those images"} may be paid twice`;
+  const [images, are] =
+    paid === 1
+      ? ["the image of the abandoned request", "is"]
+      : ["the images of the abandoned requests", "are"];
+  return `run the same command again: it continues where it stopped. It asks nobody again for ${images}, which may be paid: ${paid === 1 ? "it" : "they"} ${are} made by retry --include-lost (with --unknown once, by the same command, marked)`;
 }
 
 /** Whether the live view fits: a person at a terminal that can redraw, who did not ask for plain output. */

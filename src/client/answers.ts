@@ -178,6 +178,7 @@ function factsOf(wire: Record<string, unknown>): ItemFacts {
   const seed = Number.isSafeInteger(wire.seed) ? (wire.seed as number) : null;
   const upstreamCost = usdOf(numeric(wire.upstream_cost));
   const cost = usdOf(numeric(wire.cost), 0);
+  const mayBeBilled = usdOf(numeric(wire.may_be_billed), 0);
   const tookMs = countOf(numeric(wire.took_ms));
   const notes = textsOf(wire.notes);
   return {
@@ -186,6 +187,7 @@ function factsOf(wire: Record<string, unknown>): ItemFacts {
     ...(seed === null ? {} : { seed }),
     ...(upstreamCost === null ? {} : { upstream_cost: upstreamCost }),
     ...(cost === null ? {} : { cost }),
+    ...(mayBeBilled === null ? {} : { may_be_billed: mayBeBilled }),
     ...(tookMs === null ? {} : { took_ms: tookMs }),
     ...(notes.length === 0 ? {} : { notes }),
   };

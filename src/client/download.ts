@@ -4,7 +4,7 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
 import { type Answer, boundedBytes } from "../http/transport.ts";
-import { syncDirectory } from "../kernel/files.ts";
+import { requireWriteRoot, syncDirectory } from "../kernel/files.ts";
 import { saving } from "./file-errors.ts";
 
 /** No ZIP of images is longer. A longer answer would fill the disk. */
@@ -111,6 +111,7 @@ async function receive(response: Answer, files: PartFiles, options: DownloadOpti
   let bytes = start;
   const file = await saving(target, () => open(files.part, start === 0 ? "wx" : "a"));
   try {
+    await saving(target, () => requireWriteRoot(file.fd, files.part));
     for await (const chunk of response.body) {
       if (bytes + chunk.length > MAX_BYTES) throw endless();
       await saving(target, () => file.appendFile(chunk));

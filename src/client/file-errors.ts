@@ -12,6 +12,7 @@ const ADVICE: Record<string, string> = {
   EISDIR: "it is a directory",
   EEXIST: "a file is in the way",
   ENOENT: "nothing can be made there",
+  EXDEV: "a link leads out of the directories that may be written",
   ENAMETOOLONG: "the name is too long",
 };
 

@@ -1,23 +1,17 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc-parser";
 import type { z } from "zod";
-import { secretVariables } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { DEFAULT_LIMITS, inWords } from "../contract/limits.ts";
 import type { ProviderEntry, ReplayEntry } from "../contract/provider-entries.ts";
 import { programName } from "../kernel/command-line.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
-import { makeDirectory, writeFileDurably } from "../kernel/files.ts";
+import { makeDirectory, readRegularFile, writeFileDurably } from "../kernel/files.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { fieldsOf, isObject } from "../kernel/json.ts";
-import {
-  findPreset,
-  modelEntries,
-  type Preset,
-  presetOf,
-  UPSTREAM_NAMES,
-} from "../providers/catalogue/catalogue.ts";
+import { findPreset, modelEntries, type Preset, UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
 import { agreementsFile, CONFIG_FILE, type ConfigChoice, NO_CONFIG_FILE, type PricedModel } from "./paths.ts";
 import { type Config, configSchema, DEFAULT_MODELS } from "./schema.ts";
 import { VENDOR_NAMES } from "./vendors.ts";
@@ -55,13 +49,15 @@ export function readConfig(choice: ConfigChoice): { config: Config; found: Found
   };
   const config = parseConfig({ ...value, ...chosen }, source, choice);
   if (file !== undefined || text === null) return { config, found: null };
+  const isReplayed = config.replay !== null && choice.records !== true;
   // Without providers of its own, the file says nothing about those of `--upstream`.
   const isOfFile = upstream === null || entriesOf(value).length > 0;
-  const named = [
-    ...fieldsToAgree(isOfFile ? config : { ...config, providers: [] }),
-    // Recording writes there.
-    ...(choice.records === true && config.replay !== null ? ["replay"] : []),
-  ];
+  const { models, groups, providers, ...others } = value;
+  const picked = "providers" in chosen ? chosen.providers : providers;
+  const named = fieldsToAgree(
+    isOfFile && !isReplayed ? { ...others, models, groups, providers: picked } : others,
+    config,
+  );
   const fields = replaced === "all" ? [] : named.filter((field) => !replaced.includes(field));
   return { config, found: fields.length === 0 ? null : { path: source, text, fields } };
 }
@@ -75,6 +71,9 @@ export function upstreamName(choice: Pick<ConfigChoice, "file" | "cwd">, upstrea
   return config.providers[0]?.name ?? upstream;
 }
 
+/** More than any configuration has. */
+const MOST_FOUND_BYTES = 16 * 1024 * 1024;
+
 function readConfigFile({ file, cwd }: ConfigChoice): {
   value: unknown;
   text: string | null;
@@ -84,11 +83,16 @@ function readConfigFile({ file, cwd }: ConfigChoice): {
   const path = resolve(cwd, file ?? CONFIG_FILE);
   let text: string;
   try {
-    text = readFileSync(path, "utf8");
+    // A file that was named may be a pipe. A stranger's must not hang the command, or fill the memory.
+    text =
+      file === undefined ? readRegularFile(path, MOST_FOUND_BYTES).toString() : readFileSync(path, "utf8");
   } catch (error) {
     const isMissing = (error as NodeJS.ErrnoException).code === "ENOENT";
     if (isMissing && file === undefined) return { value: {}, text: null, source: "built-in defaults" };
-    throw new ImgbatchError("INVALID_CONFIG", `${path}: cannot be read`, { cause: error });
+    const why: Record<string, string> = { EINVAL: ": it is not a file", EFBIG: ": it is too large" };
+    const { code = "" } = error as NodeJS.ErrnoException;
+    const message = `${path}: cannot be read${why[code] ?? ""}`;
+    throw new ImgbatchError("INVALID_CONFIG", message, { cause: error });
   }
   const errors: ParseError[] = [];
   const value: unknown = parseJsonc(text, errors, { allowTrailingComma: true });
@@ -156,39 +160,44 @@ interface FoundFile {
   fields: readonly string[];
 }
 
+/** What a found file may say of a provider: it names what this program knows. */
+const OF_PRESETS = ["preset", "name", "concurrency"];
+
 /**
- * Returns what in a configuration needs consent: addresses, programs, names of secret variables, databases and buckets,
- * except the address of a preset with the variable of that preset. `free` does where the preset costs money, since it
- * spares the question for the price.
+ * Returns what in a file needs consent: every field that changes a default, except a preset, the name and the concurrency of
+ * a provider, and limits below their defaults. `config` is the same file, checked.
  */
-function fieldsToAgree({ baseUrl, storage, providers }: Config): string[] {
-  return [
-    ...(baseUrl === null ? [] : ["baseUrl"]),
-    ...(storage.database === "sqlite" ? [] : ["storage.database"]),
-    ...(storage.blobs === "files" ? [] : ["storage.blobs"]),
-    ...(storage.s3.endpoint === null ? [] : ["storage.s3.endpoint"]),
-    ...providers.flatMap((entry, i) => fieldsOfEntry(entry).map((field) => `providers[${i}].${field}`)),
-  ];
+function fieldsToAgree(
+  { $schema: _, providers: entries, ...others }: Record<string, unknown>,
+  { providers }: Config,
+): string[] {
+  const ofEntries = (Array.isArray(entries) ? entries : []).flatMap((entry, i) => {
+    const read = providers[i];
+    return fieldsOfEntry(fieldsOf(entry) ?? {}, read?.type === "replay" ? read.of : read).map(
+      (field) => `providers[${i}].${field}`,
+    );
+  });
+  return [...changedFields(others, parseConfig({}, "built-in defaults"), ""), ...ofEntries];
 }
 
-function fieldsOfEntry(entry: ProviderEntry): string[] {
-  if (entry.type === "procedural") return [];
-  if (entry.type === "replay") return entry.records ? fieldsOfEntry(entry.of) : [];
-  const names = secretVariables(entry);
-  if (entry.type === "command") return names.length === 0 ? ["argv"] : ["argv", "env"];
-  const preset = presetOf(entry);
-  const isAt = preset !== undefined && preset.provider.baseUrl === entry.baseUrl;
-  const isOwnVariable = names.every((name) => isAt && name === preset.keyVariable);
-  const secrets = Object.entries(entry).filter(([key, value]) => key.endsWith("Env") && value !== null);
-  // The key is sent there, too.
-  const hasOrigins =
-    entry.type === "task" && entry.origins.some((each) => !preset?.provider.origins?.includes(each));
-  return [
-    ...(isAt ? [] : ["baseUrl"]),
-    ...(hasOrigins ? ["origins"] : []),
-    ...(isOwnVariable ? [] : secrets.map(([key]) => key)),
-    ...(isAt && preset.keyVariable && entry.free ? ["free"] : []),
-  ];
+function changedFields(value: unknown, usual: unknown, path: string): string[] {
+  if (value === undefined || isDeepStrictEqual(value, usual)) return [];
+  if (isObject(value) && isObject(usual))
+    return Object.entries(value).flatMap(([name, each]) =>
+      changedFields(each, usual[name], path === "" ? name : `${path}.${name}`),
+    );
+  // Of some limits 0 means none.
+  const isLower = typeof value === "number" && typeof usual === "number" && 0 < value && value < usual;
+  return isLower && path.startsWith("limits.") ? [] : [path];
+}
+
+function fieldsOfEntry(written: Record<string, unknown>, read: ProviderEntry | undefined): string[] {
+  const isDrawing = read?.type === "procedural";
+  const fields = Object.keys(written).filter(
+    (name) => !OF_PRESETS.includes(name) && !(isDrawing && name === "type"),
+  );
+  // The program of the preset is a file of the working directory.
+  return read?.type === "command" && !fields.includes("argv") ? ["argv", ...fields] : fields;
 }
 
 /** Throws `CONSENT_REQUIRED` unless the user has agreed to a file with exactly this content. */

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { z } from "zod";
 import { BACKGROUNDS, RATIOS, SIZE_TIERS } from "../contract/image-formats.ts";
-import { DEFAULT_LIMITS, type Limits } from "../contract/limits.ts";
+import { DEFAULT_LIMITS, type Limits, UNKNOWN_OUTCOMES } from "../contract/limits.ts";
 import { type ProviderEntry, providerEntrySchema } from "../contract/provider-entries.ts";
 import { UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
 import { storageSchema } from "./storage-places.ts";
@@ -10,24 +10,32 @@ import { VENDOR_NAMES } from "./vendors.ts";
 const factor = z.number().min(0);
 
 const modelSchema = z.strictObject({
-  id: z.string().min(1),
-  family: z.string().default("native"),
-  batch: z.boolean().default(true),
-  realtime: z.boolean().default(true),
+  id: z.string().min(1).describe("the name by which requests ask for the model"),
+  family: z.string().default("native").describe("a model of another family than native is never in batches"),
+  batch: z.boolean().default(true).describe("whether batches may ask for it"),
+  realtime: z.boolean().default(true).describe("whether real-time requests may ask for it"),
   ratios: z
     .union([z.enum(["common", "extended"]), z.array(z.enum(RATIOS.extended)).min(1)])
-    .default("common"),
-  sizes: z.array(z.enum(SIZE_TIERS)).default(["1K"]),
-  prices: z.partialRecord(z.enum(SIZE_TIERS), factor).default({}),
+    .default("common")
+    .describe("the aspect ratios that it makes: a list, the ten common ones, or also 1:4, 4:1, 1:8 and 8:1"),
+  sizes: z.array(z.enum(SIZE_TIERS)).default(["1K"]).describe("the sizes that it makes"),
+  prices: z
+    .partialRecord(z.enum(SIZE_TIERS), factor)
+    .default({})
+    .describe("US dollars of an image, by size; a size without a price is not offered"),
   qualities: z.array(z.string().min(1)).min(1).optional().describe("the model's own words"),
   defaultQuality: z.string().optional().describe("sent when a request names none; `prices` are for it"),
   qualityPrices: z
     .record(z.string(), z.partialRecord(z.enum(SIZE_TIERS), factor))
     .optional()
     .describe("the prices of each quality, where they differ"),
-  backgrounds: z.array(z.enum(BACKGROUNDS)).min(1).optional(),
+  backgrounds: z
+    .array(z.enum(BACKGROUNDS))
+    .min(1)
+    .optional()
+    .describe("the backgrounds that a request may ask for"),
   seed: z.boolean().optional().describe("whether it takes a seed; left out: as its provider"),
-  maxReferenceImages: z.int().min(0).optional(),
+  maxReferenceImages: z.int().min(0).optional().describe("the most reference images of an item of a batch"),
   jobPrice: factor
     .max(1)
     .nullable()
@@ -40,27 +48,77 @@ const modelSchema = z.strictObject({
     .regex(/^\d{4}-\d{2}(-\d{2})?$/, "must be a day or a month such as 2026-10")
     .optional()
     .describe("when its prices were read"),
-  mapsTo: z.string().optional(),
+  mapsTo: z.string().optional().describe("the id of the model that is executed in its place"),
 });
 
 const groupSchema = z.strictObject({
-  name: z.string().min(1),
-  platform: z.string().default("native"),
-  allowBatchImages: z.boolean().default(true),
-  models: z.array(z.string()).default(["*"]),
-  rateMultiplier: factor.default(1),
-  batchDiscount: factor.default(0.5),
-  holdMultiplier: factor.default(0.6),
+  name: z.string().min(1).describe("the name that `imgbatch admin keys create --group` takes"),
+  platform: z.string().default("native").describe("a group of another platform than native has no batches"),
+  allowBatchImages: z.boolean().default(true).describe("false: its keys make no batches"),
+  models: z.array(z.string()).default(["*"]).describe("the ids of the models that its keys may use; *: all"),
+  rateMultiplier: factor.default(1).describe("the factor on all prices of its keys"),
+  batchDiscount: factor
+    .default(0.5)
+    .describe(
+      "the share of the price that an image of a batch costs; with presets the default is what the upstream charges",
+    ),
+  holdMultiplier: factor
+    .default(0.6)
+    .describe("the share of the price that is held for an image of a batch; at least batchDiscount"),
 });
 
-const limitsSchema = z.strictObject(
-  Object.fromEntries(
-    Object.entries(DEFAULT_LIMITS).map(([name, value]) => [
-      name,
-      (name === "outageHours" ? z.number() : z.int()).min(0).default(value),
-    ]),
-  ) as { [Name in keyof Limits]: z.ZodDefault<z.ZodNumber> },
-);
+const LIMIT_WORDS: Record<keyof Limits, string> = {
+  itemsPerBatch: "the most items of a batch",
+  outputImagesPerBatch: "the most images of a batch",
+  linesPerJob: "the most lines of a batch job of a vendor's API",
+  outputCountPerItem: "the most images of an item",
+  promptChars: "the most characters of a prompt",
+  referenceImageBytes: "the most bytes of a reference image",
+  referenceImagesPerBatch: "the most reference images of a batch",
+  referenceBytesPerBatch: "the most bytes of all reference images of a batch",
+  createBodyBytes: "the most bytes of a request that makes a batch",
+  realtimeBodyBytes: "the most bytes of a real-time request",
+  zipItems: "the most items of a ZIP",
+  zipBytes: "the most bytes of a ZIP",
+  downloadsPerKey: "the most downloads of a key at once",
+  requestsPerMinute: "the most real-time requests of a key in a minute; 0: no limit",
+  concurrentRequests: "the most real-time requests of a key at once; 0: no limit",
+  failedAuthPerMinute: "the most requests of an address with a wrong key in a minute; 0: no limit",
+  realtimeTimeoutSeconds: "the time limit of a real-time request, in seconds",
+  outageHours: "how long an item waits for an upstream that cannot be used, in hours",
+  uploadBytes: "the most bytes of an uploaded file",
+  uploadBytesPerKey: "the most bytes of all uploaded files of a key",
+};
+
+const numericLimits = Object.fromEntries(
+  Object.entries(DEFAULT_LIMITS).map(([name, value]) => [
+    name,
+    (name === "outageHours" ? z.number() : z.int())
+      .min(0)
+      .default(value)
+      .describe(LIMIT_WORDS[name as keyof Limits]),
+  ]),
+) as { [Name in keyof Limits]: z.ZodDefault<z.ZodNumber> };
+
+const limitsSchema = z.strictObject({
+  ...numericLimits,
+  budget: z
+    .strictObject({
+      usd: z.number().min(0).describe("US dollars"),
+      per: z.enum(["day", "month"]).describe("of UTC"),
+    })
+    .nullable()
+    .default(null)
+    .describe(
+      "how much real money each account may hold and spend in a day or a month of UTC; null: no limit",
+    ),
+  unknownOutcome: z
+    .enum(UNKNOWN_OUTCOMES)
+    .default("stop")
+    .describe(
+      "when the answer of a paid request was lost: stop asks nothing again, once sends one more request and marks the image",
+    ),
+});
 
 const flash = {
   ratios: "extended",
@@ -110,12 +168,20 @@ const uniqueBy = (field: "id" | "name") => (entries: readonly object[]) =>
   new Set(entries.map((entry) => (entry as Record<string, unknown>)[field])).size === entries.length;
 
 const entriesSchema = z.strictObject({
-  $schema: z.string().optional(),
-  baseUrl: httpUrl.nullable().default(null),
+  $schema: z.string().optional().describe("for editors: the schema of this file"),
+  baseUrl: httpUrl
+    .nullable()
+    .default(null)
+    .describe("for commands: the address of the service to talk to, without /v1; null: the embedded service"),
   server: z
     .strictObject({
-      host: z.string().default("127.0.0.1"),
-      port: z.int().min(0).max(65535).default(8787),
+      host: z.string().default("127.0.0.1").describe("the address that `serve` listens on"),
+      port: z
+        .int()
+        .min(0)
+        .max(65535)
+        .default(8787)
+        .describe("the port that `serve` listens on; 0: a free one"),
       publicUrl: httpUrl.nullable().default(null).describe("the URL under which clients know the service"),
       corsOrigins: z
         .array(z.string().regex(/^https?:\/\/[^/*\s]+$/, "must be an origin such as https://app.example.com"))
@@ -123,11 +189,12 @@ const entriesSchema = z.strictObject({
         .describe("the origins of web pages that may call the APIs of images and `/v1beta` from a browser"),
       trustProxy: trustProxySchema.default(false),
     })
-    .prefault({}),
+    .prefault({})
+    .describe("how `imgbatch serve` is reached"),
   features: z
     .strictObject({
-      batchImages: z.boolean().default(true),
-      workers: z.boolean().default(true),
+      batchImages: z.boolean().default(true).describe("false: no new batches are taken"),
+      workers: z.boolean().default(true).describe("false: no images of batches are made"),
       acceptWithoutWorkers: z
         .boolean()
         .default(false)
@@ -140,7 +207,8 @@ const entriesSchema = z.strictObject({
           "false: a real-time request needs no generationConfig, responseModalities or imageConfig, and the declared type of an input image is ignored",
         ),
     })
-    .prefault({}),
+    .prefault({})
+    .describe("parts of the service that can be switched off"),
   vendor: z
     .strictObject({
       preset: z
@@ -152,9 +220,11 @@ const entriesSchema = z.strictObject({
         ),
       keyHeaders: z
         .array(z.string().regex(/^[A-Za-z0-9-]+$/, "must be the name of a header"))
-        .default(["x-vendorx-api-key"]),
+        .default(["x-vendorx-api-key"])
+        .describe("the headers in which the native API takes a key, besides Authorization"),
     })
-    .prefault({}),
+    .prefault({})
+    .describe("makes the native API that of a vendor"),
   openai: z
     .strictObject({
       models: z
@@ -164,17 +234,26 @@ const entriesSchema = z.strictObject({
           "model names that OpenAI's clients have built in, each with the id of a model; a * at the end stands for any text. Default: gpt-image-*, dall-e-* and chatgpt-image-latest are the first real-time model",
         ),
     })
-    .prefault({}),
-  storage: storageSchema.prefault({}),
-  models: z.array(modelSchema).refine(uniqueBy("id"), "has two models with one id").prefault(DEFAULT_MODELS),
+    .prefault({})
+    .describe("OpenAI's surface"),
+  storage: storageSchema.prefault({}).describe("where the data are kept"),
+  models: z
+    .array(modelSchema)
+    .refine(uniqueBy("id"), "has two models with one id")
+    .prefault(DEFAULT_MODELS)
+    .describe("the models that are offered; with presets the default is theirs"),
   groups: z
     .array(groupSchema)
     .refine(uniqueBy("name"), "has two groups with one name")
-    .prefault([{ name: "default" }]),
+    .prefault([{ name: "default" }])
+    .describe(
+      "the groups of keys: what they may use, and what they pay; the first one is that of the local key",
+    ),
   providers: z
     .array(providerEntrySchema)
     .refine(uniqueBy("name"), "has two providers with one name")
-    .prefault([{ name: "procedural", type: "procedural" }]),
+    .prefault([{ name: "procedural", type: "procedural" }])
+    .describe("where images come from: the first provider that serves a model and can be used makes it"),
   replay: z
     .string()
     .min(1)
@@ -183,22 +262,37 @@ const entriesSchema = z.strictObject({
     .describe(
       "a directory that `imgbatch exec --replay DIR --record` has filled, seen from this file: its images answer in place of the providers, free of charge",
     ),
-  limits: limitsSchema.prefault({}),
-  storageUriPrefixes: z.array(z.string()).default([]),
+  limits: limitsSchema.prefault({}).describe("what a request, a batch or a key may take"),
+  storageUriPrefixes: z
+    .array(z.string())
+    .default([])
+    .describe(
+      "the beginnings of addresses that a reference image may have in place of its bytes; they are passed on to the upstream",
+    ),
   retention: z
     .strictObject({
-      inputHours: factor.default(24),
-      outputHours: factor.default(72),
-      sweepMinutes: z.number().positive().default(30),
+      inputHours: factor
+        .default(24)
+        .describe("hours until the reference images of an ended batch are deleted; 0: never"),
+      outputHours: factor
+        .default(72)
+        .describe("hours until the images of an ended batch are deleted; 0: never"),
+      sweepMinutes: z
+        .number()
+        .positive()
+        .default(30)
+        .describe("minutes between two sweeps, which delete what is due"),
     })
-    .prefault({}),
+    .prefault({})
+    .describe("how long images are kept"),
   simulate: z
     .strictObject({
-      latencyMs: factor.default(0),
-      fail: z.number().min(0).max(1).default(0),
-      seed: z.int().default(1),
+      latencyMs: factor.default(0).describe("how long each drawing takes, in ms"),
+      fail: z.number().min(0).max(1).default(0).describe("the share of drawings that fail, from 0 to 1"),
+      seed: z.int().default(1).describe("decides which drawings fail"),
     })
-    .prefault({}),
+    .prefault({})
+    .describe("trouble for tests: it concerns drawings alone"),
 });
 
 /** `imgbatch.config.json`, with every default. */
@@ -270,12 +364,17 @@ export const writtenConfigSchema = entriesSchema.extend({
     .array(
       z.union([
         z
-          .looseObject({ preset: z.enum(UPSTREAM_NAMES as [string]) })
+          .looseObject({
+            preset: z
+              .enum(UPSTREAM_NAMES as [string])
+              .describe("the name of an upstream, as in `--upstream`, whose settings the provider has"),
+          })
           .describe("a preset, and the fields of its type that differ"),
         ...providerEntrySchema.options,
       ]),
     )
-    .optional(),
+    .optional()
+    .describe("where images come from: the first provider that serves a model and can be used makes it"),
 });
 
 /** The whole configuration, with every default filled in. Frozen. */

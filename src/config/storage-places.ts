@@ -214,7 +214,7 @@ const s3Schema = z.strictObject({
     .nullable()
     .default(null)
     .describe("the URL of the S3 server; null: Amazon's, in the region"),
-  region: regionSchema.default("us-east-1"),
+  region: regionSchema.default("us-east-1").describe("the region of the bucket"),
 });
 
 /** Where the service keeps its data. */
@@ -233,7 +233,7 @@ export const storageSchema = z.strictObject({
     .describe(
       "files: those of the data directory; or s3://bucket/prefix, without which PostgreSQL is not used",
     ),
-  s3: s3Schema.prefault({}),
+  s3: s3Schema.prefault({}).describe("the server of the bucket"),
 });
 
 type StorageConfig = z.infer<typeof storageSchema>;

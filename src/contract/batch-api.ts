@@ -181,6 +181,12 @@ const itemObjectSchema = z.object({
   notes: z.array(z.string()).describe("differences that a person should know"),
   error: z.object({ code: z.string(), message: z.string(), source: z.string() }).nullable(),
   cost: z.number().nullable().describe("US dollars that the image costs; null without one"),
+  may_be_billed: z
+    .number()
+    .optional()
+    .describe(
+      "US dollars that the upstream may bill, at most and by the list price, for requests whose answers were lost; absent for none",
+    ),
   options: itemOptionsSchema.partial().nullable().describe("what the item asks for; null for nothing"),
   prompt: z.string().optional().describe("the whole prompt, with `include=prompt`"),
   references: z.array(itemReferenceSchema).optional().describe("with `include=references`"),

@@ -102,8 +102,8 @@ export const SERVICE_ERRORS = {
   REALTIME_IDEMPOTENCY_CONFLICT: e(409, "conflict", "This Idempotency-Key was used with another request."),
   REALTIME_OUTCOME_UNKNOWN: e(
     409,
-    "noImages",
-    "Two requests were sent and no outcome is known; both may be paid.",
+    "someFailed",
+    "The answer of the upstream was lost; the image may be paid, and is not asked for again.",
   ),
   REALTIME_CANCELLED: e(499, "temporary", "The request was cancelled."),
   REALTIME_STOPPING: retryable(503, "The service is stopping; nothing was made or billed."),
@@ -175,6 +175,9 @@ export const ERRORS: Record<ServiceErrorCode | LocalErrorCode, ErrorEntry> = {
   ...SERVICE_ERRORS,
   ...LOCAL_ERRORS,
 };
+
+/** The message of `REALTIME_OUTCOME_UNKNOWN` after a second request. */
+export const TWO_LOST = "Two requests were sent and no outcome is known; both may be paid.";
 
 export type ServiceErrorCode = keyof typeof SERVICE_ERRORS;
 type LocalErrorCode = keyof typeof LOCAL_ERRORS;

@@ -1,3 +1,5 @@
+import { FIXED_LIMITS } from "./limits.ts";
+
 /** The image types that the service reads and writes, with the file extension of each. */
 export const IMAGE_EXTENSIONS = {
   "image/png": "png",
@@ -94,6 +96,8 @@ interface ImageHeader {
   /** Null when the header is damaged or does not fit into the bytes given. */
   widthPx: number | null;
   heightPx: number | null;
+  /** The file says that it is to be shown on its side: width and height change places. Not known where that stands behind the bytes given. */
+  isTurned?: true;
 }
 
 /** Enough for the header of any ordinary image, embedded previews and colour profiles of a JPEG included. */
@@ -101,31 +105,62 @@ export const HEADER_BYTES = 256 * 1024;
 
 type Size = readonly [widthPx: number, heightPx: number];
 
-const READERS: Record<ImageMimeType, (data: DataView) => Size | null> = {
-  "image/png": (data) => [data.getUint32(16), data.getUint32(20)],
-  "image/jpeg": jpegSize,
-  "image/webp": webpSize,
+type Reader<T> = (data: DataView) => T | null;
+
+const READERS: Record<ImageMimeType, { size: Reader<Size>; exif: Reader<number> }> = {
+  "image/png": { size: (data) => [data.getUint32(16), data.getUint32(20)], exif: pngExif },
+  "image/jpeg": { size: jpegSize, exif: jpegExif },
+  "image/webp": { size: webpSize, exif: webpExif },
 };
 
 /** Type and size of a PNG, JPEG or WebP from its first bytes; null when it is none of these. Never throws. */
 export function readImageHeader(head: Uint8Array): ImageHeader | null {
   const mimeType = sniffImageType(head);
   if (mimeType === null) return null;
-  const size = sizeOrNull(mimeType, new DataView(head.buffer, head.byteOffset, head.byteLength));
-  return { mimeType, widthPx: size?.[0] ?? null, heightPx: size?.[1] ?? null };
+  const data = new DataView(head.buffer, head.byteOffset, head.byteLength);
+  const size = orNull(READERS[mimeType].size, data);
+  const isTurned = orNull((all) => isTurnedBy(all, READERS[mimeType].exif(all)), data) === true;
+  const facts = { mimeType, widthPx: size?.[0] ?? null, heightPx: size?.[1] ?? null };
+  return isTurned ? { ...facts, isTurned } : facts;
 }
 
-function sizeOrNull(mimeType: ImageMimeType, data: DataView): Size | null {
+/** Returns the size in which an image is shown: turned as the file says. */
+export function shownSize<Px extends number | null>(header: {
+  widthPx: Px;
+  heightPx: Px;
+  isTurned?: true;
+}): { widthPx: Px; heightPx: Px } {
+  const { widthPx, heightPx, isTurned } = header;
+  return isTurned ? { widthPx: heightPx, heightPx: widthPx } : { widthPx, heightPx };
+}
+
+function orNull<T>(read: Reader<T>, data: DataView): T | null {
   try {
-    return READERS[mimeType](data);
+    return read(data);
   } catch {
     // A DataView throws when the header ends too early.
     return null;
   }
 }
 
-/** Walks the segments to the first start-of-frame marker. */
-function jpegSize(data: DataView): Size | null {
+const [TIFF_LITTLE_ENDIAN, ORIENTATION, SHORT] = [0x4949, 0x0112, 3];
+
+/** Whether an EXIF block that begins at an offset says that the image lies on its side. */
+function isTurnedBy(data: DataView, exif: number | null): boolean {
+  if (exif === null) return false;
+  const isLittle = data.getUint16(exif) === TIFF_LITTLE_ENDIAN;
+  const directory = exif + data.getUint32(exif + 4, isLittle);
+  for (let i = 0; i < data.getUint16(directory, isLittle); i++) {
+    const entry = directory + 2 + 12 * i;
+    if (data.getUint16(entry, isLittle) !== ORIENTATION) continue;
+    const orientation = data.getUint16(entry + 8, isLittle);
+    return data.getUint16(entry + 2, isLittle) === SHORT && orientation >= 5 && orientation <= 8;
+  }
+  return false;
+}
+
+/** The segments of a JPEG that have a length, with their offsets. */
+function* jpegSegments(data: DataView): Generator<{ marker: number; at: number }> {
   let at = 2;
   while (data.getUint8(at) === 0xff) {
     const marker = data.getUint8(at + 1);
@@ -133,8 +168,46 @@ function jpegSize(data: DataView): Size | null {
       at += marker === 0xff ? 1 : 2;
       continue;
     }
-    if (isFrameMarker(marker)) return [data.getUint16(at + 7), data.getUint16(at + 5)];
+    yield { marker, at };
     at += 2 + data.getUint16(at + 2);
+  }
+}
+
+/** Walks the segments to the first start-of-frame marker. */
+function jpegSize(data: DataView): Size | null {
+  for (const { marker, at } of jpegSegments(data))
+    if (isFrameMarker(marker)) return [data.getUint16(at + 7), data.getUint16(at + 5)];
+  return null;
+}
+
+const [APP1, EXIF] = [0xe1, 0x45786966];
+
+function jpegExif(data: DataView): number | null {
+  for (const { marker, at } of jpegSegments(data)) {
+    if (marker === APP1 && data.getUint32(at + 4) === EXIF) return at + 10;
+    if (isFrameMarker(marker)) return null;
+  }
+  return null;
+}
+
+const PNG_EXIF = 0x65584966;
+
+function pngExif(data: DataView): number | null {
+  for (let at = 8, count = 0; count < FIXED_LIMITS.imageChunks; count++) {
+    if (data.getUint32(at + 4) === PNG_EXIF) return at + 8;
+    at += 12 + data.getUint32(at);
+  }
+  return null;
+}
+
+const EXIF_CHUNK = 0x45584946;
+
+/** Some programs write the beginning of a JPEG's segment into the chunk, too. */
+function webpExif(data: DataView): number | null {
+  for (let at = 12, count = 0; count < FIXED_LIMITS.imageChunks; count++) {
+    const bytes = data.getUint32(at + 4, true);
+    if (data.getUint32(at) === EXIF_CHUNK) return data.getUint32(at + 8) === EXIF ? at + 14 : at + 8;
+    at += 8 + bytes + (bytes % 2);
   }
   return null;
 }

@@ -29,6 +29,13 @@ export interface Limits {
   uploadBytesPerKey: number;
 }
 
+/**
+ * What follows when the answer of a paid request was lost (a kill, a broken connection, a 504). `stop`: nothing is asked again;
+ * the image is `OUTCOME_UNKNOWN` until a person asks again. `once`: one more request is sent, and the image is marked.
+ */
+export const UNKNOWN_OUTCOMES = ["stop", "once"] as const;
+export type UnknownOutcome = (typeof UNKNOWN_OUTCOMES)[number];
+
 const MIB = 1024 * 1024;
 
 export const DEFAULT_LIMITS: Limits = {

@@ -10,8 +10,8 @@ const extra = z.record(z.string(), z.json()).default({});
 
 /** The fields of every provider entry. */
 const anyProvider = {
-  name: z.string().min(1),
-  rateMultiplier: z.number().min(0).default(1),
+  name: z.string().min(1).describe("its name in records, lists and messages"),
+  rateMultiplier: z.number().min(0).default(1).describe("the factor on the price of its images"),
 };
 
 /** The fields of every entry whose images another program makes. `concurrency` and `timeoutSeconds` have defaults by type. */
@@ -30,7 +30,12 @@ const upstream = {
     })
     .default(["*"])
     .describe("the models that it serves: ids, or our ids with the ids that the upstream knows"),
-  requestsPerMinute: z.int().min(1).nullable().default(null),
+  requestsPerMinute: z
+    .int()
+    .min(1)
+    .nullable()
+    .default(null)
+    .describe("the most requests in a minute; null: no limit of its own"),
   free: z.boolean().default(false).describe("its images cost nothing"),
   sizes: z
     .array(z.string().regex(/^[1-9]\d{1,4}x[1-9]\d{1,4}$/, 'must be like "1024x1024"'))
@@ -41,20 +46,13 @@ const upstream = {
   for: z
     .array(z.enum(["batches", "realtime"]))
     .min(1)
-    .default(["batches", "realtime"]),
+    .default(["batches", "realtime"])
+    .describe("the kinds of requests that it serves"),
 };
-/**
- * The address of a native upstream without a version of its API at its end, which other tools want there: `apiVersion` is
- * added to each path.
- */
-const nativeUrl = httpUrl.overwrite((url) => url.replace(/\/v\d+(?:(?:alpha|beta)\d*)?\/*$/, ""));
-/** The address of an upstream that speaks OpenAI's API, with the `/v1` that other tools add to a host without a path. */
-const openaiUrl = httpUrl.overwrite((url) => url.replace(/^(https?:\/\/[^/?#]+)\/*$/i, "$1/v1"));
-
 const remote = {
   ...upstream,
-  baseUrl: httpUrl,
-  concurrency: z.int().min(1).default(4),
+  baseUrl: httpUrl.describe("the address of the upstream, from which paths begin"),
+  concurrency: z.int().min(1).default(4).describe("how many requests run at once"),
   timeoutSeconds: z
     .number()
     .positive()
@@ -65,24 +63,31 @@ const remote = {
 };
 const onThisMachine = {
   ...upstream,
-  concurrency: z.int().min(1).default(1),
+  concurrency: z.int().min(1).default(1).describe("how many images are made at once"),
   timeoutSeconds: z.number().positive().default(600).describe("the time limit of one image"),
 };
 
 const proceduralSchema = z.strictObject({
-  type: z.literal("procedural"),
+  type: z.literal("procedural").describe("drawings of the words of a prompt"),
   ...anyProvider,
-  models: z.array(z.string()).default(["*"]),
-  concurrency: z.int().min(1).default(2),
+  models: z.array(z.string()).default(["*"]).describe("the ids of the models that it serves; *: all"),
+  concurrency: z.int().min(1).default(2).describe("how many drawings are made at once"),
 });
+
+const idempotencyKey = header
+  .nullable()
+  .default(null)
+  .describe(
+    "the header by which the upstream makes an image once, however often it is asked (of another imgbatch: Idempotency-Key): then a request whose answer was lost is sent again; null: it has none",
+  );
 
 /** The vendor's own `generateContent`, or another imgbatch. */
 const nativeSchema = z.strictObject({
-  type: z.literal("native"),
+  type: z.literal("native").describe("the vendor's generateContent, or another imgbatch"),
   ...remote,
-  baseUrl: nativeUrl,
-  apiVersion: z.string().min(1).default("v1beta"),
-  keyHeader: header.default("x-vendorx-api-key"),
+  idempotencyKey,
+  apiVersion: z.string().min(1).default("v1beta").describe("the part of the path behind baseUrl"),
+  keyHeader: header.default("x-vendorx-api-key").describe("the header that carries the key"),
 });
 
 /** The fields of an entry whose upstream makes many images as a job. */
@@ -98,7 +103,8 @@ const jobs = {
   for: z
     .array(z.enum(["batches"], { error: 'must be "batches": jobs are too slow for real time' }))
     .min(1)
-    .default(["batches"]),
+    .default(["batches"])
+    .describe("the kinds of requests that it serves"),
   jobImages: z.int().min(1).max(10_000).default(100).describe("the most images of one job"),
   jobBytes: z.int().min(1).default(180_000_000).describe("the most bytes of input of one job"),
   pollSeconds: z
@@ -116,24 +122,41 @@ const jobs = {
 
 /** The vendor's own files and batch jobs. */
 const nativeBatchSchema = z.strictObject({
-  type: z.literal("native-batch"),
+  type: z.literal("native-batch").describe("the vendor's files and batch jobs"),
   ...jobs,
-  apiVersion: z.string().min(1).default("v1beta"),
-  keyHeader: header.default("x-vendorx-api-key"),
+  apiVersion: z.string().min(1).default("v1beta").describe("the part of the path behind baseUrl"),
+  keyHeader: header.default("x-vendorx-api-key").describe("the header that carries the key"),
 });
 
 const keyAuth = header.default("bearer").describe('"bearer", or the name of the header that carries the key');
 
 /** OpenAI Images and the services that speak it. */
 const openaiSchema = z.strictObject({
-  type: z.literal("openai"),
+  type: z.literal("openai").describe("OpenAI Images, and services that speak it"),
   ...remote,
-  baseUrl: openaiUrl,
-  path: z.string().startsWith("/").default("/images/generations"),
-  editPath: z.string().startsWith("/").default("/images/edits"),
-  sizeAs: z.enum(["size", "width_height", "aspect_ratio"]).default("size"),
-  edits: z.enum(["multipart", "json", "input_references", "none"]).default("multipart"),
-  responseFormat: z.enum(["b64_json", "base64", "url", "omit"]).default("b64_json"),
+  idempotencyKey,
+  path: z
+    .string()
+    .startsWith("/")
+    .default("/images/generations")
+    .describe("the path of requests without input images, behind baseUrl"),
+  editPath: z
+    .string()
+    .startsWith("/")
+    .default("/images/edits")
+    .describe("the path of requests with input images, behind baseUrl"),
+  sizeAs: z
+    .enum(["size", "width_height", "aspect_ratio"])
+    .default("size")
+    .describe("how the size is asked for: `size` as WxH, `width` and `height`, or `aspect_ratio`"),
+  edits: z
+    .enum(["multipart", "json", "input_references", "none"])
+    .default("multipart")
+    .describe("how input images are sent; none: it takes none"),
+  responseFormat: z
+    .enum(["b64_json", "base64", "url", "omit"])
+    .default("b64_json")
+    .describe("what is asked for as `response_format`; omit: nothing"),
   resolution: z
     .enum(["lower", "upper"])
     .nullable()
@@ -144,30 +167,33 @@ const openaiSchema = z.strictObject({
     .default([])
     .describe("the fields that it takes besides those of OpenAI"),
   auth: keyAuth,
-  extra,
+  extra: extra.describe("merged into the body of each request"),
 });
 
 /** OpenAI's batch jobs for images. */
 const openaiBatchSchema = z.strictObject({
-  type: z.literal("openai-batch"),
+  type: z.literal("openai-batch").describe("OpenAI's batch jobs"),
   ...jobs,
   auth: keyAuth,
-  extra,
+  extra: extra.describe("merged into the body of each request"),
 });
 
 /** A1111, Forge, SD.Next, sd-server: an image server on the user's own graphics card. */
 const sdapiSchema = z.strictObject({
-  type: z.literal("sdapi"),
+  type: z.literal("sdapi").describe("an image server on your own graphics card, such as A1111 or Forge"),
   ...onThisMachine,
-  baseUrl: httpUrl.default("http://127.0.0.1:7860"),
-  userEnv: variable.nullable().default(null),
-  passwordEnv: variable.nullable().default(null),
+  baseUrl: httpUrl.default("http://127.0.0.1:7860").describe("the address of the server"),
+  userEnv: variable
+    .nullable()
+    .default(null)
+    .describe("the environment variable that holds the user name of the server"),
+  passwordEnv: variable.nullable().default(null).describe("the environment variable that holds its password"),
   extra: extra.describe('added to the request, such as {"steps": 20, "negative_prompt": "text"}'),
 });
 
 /** Any program of one's own. */
 const commandSchema = z.strictObject({
-  type: z.literal("command"),
+  type: z.literal("command").describe("a program of your own"),
   ...onThisMachine,
   argv: z.array(z.string()).min(1).describe("the program and its arguments; no shell reads them"),
   env: z.array(variable).default([]).describe("the environment variables that the program may see"),
@@ -213,7 +239,7 @@ export function placeholdersIn(
 
 /** An upstream that answers with a task, which is polled until it has a picture. What is special of a vendor is data. */
 const taskSchema = z.strictObject({
-  type: z.literal("task"),
+  type: z.literal("task").describe("an upstream that answers with a task, which is polled"),
   ...remote,
   timeoutSeconds: z
     .number()
@@ -246,7 +272,10 @@ const taskSchema = z.strictObject({
     )
     .default({})
     .describe('what the vendor calls values, by placeholder: {"format": {"jpeg": "jpg"}}'),
-  referencesAs: z.enum(["data_url", "base64"]).default("data_url"),
+  referencesAs: z
+    .enum(["data_url", "base64"])
+    .default("data_url")
+    .describe("how reference images stand in a body"),
   id: answerField.default("id").describe("the field of an answer that has the id of the task"),
   poll: answerFieldOrPath.describe(
     "where a task is polled: the field that has the address, or a path with {id}",
@@ -265,12 +294,14 @@ const taskSchema = z.strictObject({
     .describe(
       "where a task may be polled with the key, besides the origin of baseUrl. With a *, an address must be public",
     ),
-  states: z.strictObject({
-    field: answerField.default("status").describe("the field of an answer that has the state"),
-    done: words.min(1),
-    failed: words.default([]),
-    refused: words.default([]).describe("the content was refused"),
-  }),
+  states: z
+    .strictObject({
+      field: answerField.default("status").describe("the field of an answer that has the state"),
+      done: words.min(1).describe("the states of a task that has its images"),
+      failed: words.default([]).describe("the states of a task that has failed"),
+      refused: words.default([]).describe("the content was refused"),
+    })
+    .describe("what the vendor calls the states of a task"),
   result: answerField.describe(
     "the field that has the images of a done task: addresses, data URLs or Base64",
   ),
@@ -282,7 +313,10 @@ const taskSchema = z.strictObject({
     .default(null)
     .describe("a regular expression: an error with such words is a refusal of the content"),
   cost: z
-    .strictObject({ field: answerField, usd: z.number().positive().describe("US dollars of 1") })
+    .strictObject({
+      field: answerField.describe("the field of an answer that has the cost"),
+      usd: z.number().positive().describe("US dollars of 1"),
+    })
     .nullable()
     .default(null)
     .describe("the field that has what a task costs"),

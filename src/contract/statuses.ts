@@ -59,6 +59,7 @@ export const ITEM_ERROR_CODES = [
   "EMPTY_IMAGE_OUTPUT",
   "INVALID_IMAGE_OUTPUT",
   "RESULT_MISSING",
+  "OUTCOME_UNKNOWN",
   "CANCELLED",
 ] as const;
 export type ItemErrorCode = (typeof ITEM_ERROR_CODES)[number];

@@ -168,6 +168,11 @@ export function isPaid({ upstream }: ImageProvider): boolean {
   return upstream !== undefined && !upstream.isFree;
 }
 
+/** Returns whether a request that is sent again after a lost answer may be paid again: an upstream that takes a key knows it. */
+export function mayBePaidTwice(provider: ImageProvider): boolean {
+  return isPaid(provider) && !provider.upstream?.isRepeatable;
+}
+
 /** Returns the id by which a provider knows a requested model; null when it does not serve it. */
 export function providerModel(
   provider: ImageProvider,

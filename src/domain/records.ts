@@ -34,6 +34,22 @@ export interface ApiKeyRecord {
   enabledAtMs: number | null;
 }
 
+/** How much real money may be spent in a day or a month of UTC. */
+export interface BudgetRecord {
+  /** `data`: all accounts together. `account`: each account. Else `upstream:` and the name of a provider. */
+  scope: string;
+  limitMicroUsd: number;
+  per: "day" | "month";
+}
+
+/** The real money of one provider, of one run (the name of its batches; null in real time) and one account. */
+export interface SpentRecord {
+  accountId: string;
+  provider: string;
+  run: string | null;
+  microUsd: number;
+}
+
 /** A movement of money. Entries are only ever added. */
 export interface LedgerEntry {
   seq: number;
@@ -323,6 +339,11 @@ export interface RealtimeHoldRecord {
   createdAtMs: number;
   /** The process that answers the request. When it is dead, the others end the hold. */
   worker: string;
+  /** The call of each image that has no task, which counts once when the process is dead. Null or left out: it costs nothing. */
+  lostCall?:
+    | { provider: string; model: string; images: number; isMaybePaidTwice: boolean }
+    | null
+    | undefined;
 }
 
 /** An image that was made in real time and can be fetched by its name for some time, without a key. */

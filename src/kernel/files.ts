@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import * as fs from "node:fs";
 import { statSync } from "node:fs";
-import { lstat, mkdir, readdir, realpath, rename, rm, stat } from "node:fs/promises";
+import { lstat, mkdir, readdir, readlink, realpath, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join, parse, relative, sep } from "node:path";
 import { promisify } from "node:util";
 
@@ -29,6 +29,7 @@ export async function writeFileDurably(
   try {
     const file = await open(temporary, "wx", options.mode ?? 0o644);
     try {
+      await requireWriteRoot(file, temporary);
       if (typeof data === "string" || data instanceof Uint8Array) await writeAll(file, data);
       else for await (const piece of data) await writeAll(file, piece);
       await sync(file);
@@ -128,6 +129,37 @@ export function isWithin(directory: string, path: string): boolean {
   return !inside.startsWith("..") && !isAbsolute(inside);
 }
 
+/**
+ * Returns the real path of an open file if it lies below a directory; else null. `path` is the name by which it was opened. A
+ * check before the opening says nothing: another program may put a link in the place of a directory between the two.
+ */
+export async function openPathBelow(root: string, descriptor: number, path: string): Promise<string | null> {
+  const top = await realpath(root);
+  // Linux knows where an open file is. Elsewhere its device and inode must be those of a path below the directory.
+  const known = await readlink(`/proc/self/fd/${descriptor}`).catch(() => null);
+  if (known !== null) return isWithin(top, known) ? known : null;
+  const real = await realPathBelow(root, path);
+  const there = real === null ? null : await lstat(real).catch(() => null);
+  const { dev, ino } = fs.fstatSync(descriptor);
+  return there?.dev === dev && there.ino === ino ? real : null;
+}
+
+let writeRoots: readonly string[] | null = null;
+
+/** From now on, `writeFileDurably` and `requireWriteRoot` refuse files that do not lie below these directories. Null: they may lie anywhere. */
+export function confineWrites(roots: readonly string[] | null): void {
+  writeRoots = roots;
+}
+
+/** Throws a system error, `EXDEV`, for a file that was opened to be written and lies elsewhere than `confineWrites` allows. */
+export async function requireWriteRoot(descriptor: number, path: string): Promise<void> {
+  if (writeRoots === null) return;
+  for (const root of writeRoots)
+    if ((await openPathBelow(root, descriptor, path).catch(() => null)) !== null) return;
+  const facts = { code: "EXDEV", syscall: "open", path };
+  throw Object.assign(new Error(`EXDEV: leads out, open '${path}'`), facts);
+}
+
 /** Returns a path below the working directory relative to it, and any other path as it is. For messages. */
 export function shownPath(cwd: string, path: string): string {
   return isWithin(cwd, path) ? relative(cwd, path) || path : path;
@@ -150,6 +182,37 @@ const isLink = (path: string) =>
     (facts) => facts.isSymbolicLink(),
     () => false,
   );
+
+/**
+ * Opens a file for reading and returns its descriptor. Throws system errors: `EINVAL` for anything but a file or directory: a FIFO would wait
+ * for a writer, and a device may never end.
+ */
+export function openRegularFile(path: string): number {
+  const descriptor = fs.openSync(path, fs.constants.O_RDONLY | (fs.constants.O_NONBLOCK ?? 0));
+  const facts = fs.fstatSync(descriptor);
+  if (facts.isFile()) return descriptor;
+  fs.closeSync(descriptor);
+  const code = facts.isDirectory() ? "EISDIR" : "EINVAL";
+  throw Object.assign(new Error(`${code}: not a file, open '${path}'`), { code, path });
+}
+
+/** Reads a whole file. Throws system errors: those of `openRegularFile`, and `EFBIG` for a file above `maxBytes`. */
+export function readRegularFile(path: string, maxBytes: number): Buffer {
+  const descriptor = openRegularFile(path);
+  try {
+    const { size } = fs.fstatSync(descriptor);
+    if (size > maxBytes)
+      throw Object.assign(new Error(`EFBIG: ${size} bytes, open '${path}'`), { code: "EFBIG", path });
+    return fs.readFileSync(descriptor);
+  } finally {
+    fs.closeSync(descriptor);
+  }
+}
+
+/** Reads a file in pieces, with the errors of `openRegularFile`. */
+export async function* regularFilePieces(path: string): AsyncGenerator<Buffer> {
+  yield* fs.createReadStream(path, { fd: openRegularFile(path) });
+}
 
 /** Returns a text that differs from that of any later file of the same name. Null when the file is missing. */
 export function fileIdentity(path: string): string | null {

@@ -236,7 +236,7 @@ async function removeSuperseded(
 ): Promise<void> {
   const current = new Set(lines.flatMap((line) => line.files.map((file) => file.path)));
   const decided = new Set(
-    lines.filter((line) => !stands(line, "later", "lost")).map((line) => line.custom_id),
+    lines.filter((line) => !stands(line, "unknown", "later", "lost")).map((line) => line.custom_id),
   );
   const old: ResultFile[] = earlier
     .filter((line) => decided.has(line.custom_id))

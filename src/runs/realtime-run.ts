@@ -4,10 +4,11 @@ import { join } from "node:path";
 import PQueue from "p-queue";
 import { removeFile, saving } from "../client/file-errors.ts";
 import { type GenerateOptions, generateImage } from "../client/realtime.ts";
-import { PAID_TWICE_NOTE } from "../contract/batch-api.ts";
-import { type ErrorCode, errorEntry, ImgbatchError } from "../contract/errors.ts";
+import { BILLED_NOTE, PAID_TWICE_NOTE } from "../contract/batch-api.ts";
+import { type ErrorCode, errorEntry, ImgbatchError, TWO_LOST } from "../contract/errors.ts";
 import { IMAGE_EXTENSIONS, sniffImageType } from "../contract/image-formats.ts";
 import { missingEnd } from "../contract/image-structure.ts";
+import { isWaitingCode, WAITING_CODES } from "../contract/waiting.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { syncDirectory } from "../kernel/files.ts";
@@ -86,7 +87,7 @@ const OF_ONE_PROMPT: readonly ErrorCode[] = [
  */
 export async function runRealtime(options: RealtimeRunOptions): Promise<RealtimeOutcome> {
   const { plan, dir, clock, reporter, signal } = options;
-  const { staysFailed = (line: ResultLine) => stands(line, "lost") } = options;
+  const { staysFailed = (line: ResultLine) => stands(line, "lost", "unknown") } = options;
   const earlier = await checkRun(options);
   const { found: lines, again, replaced } = await findFinished(dir, plan.images, staysFailed);
   const kept = new Set([...lines.values()].flatMap((line) => (stands(line, "here") ? [line.custom_id] : [])));
@@ -99,7 +100,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   for (const line of lines.values()) reportEnded(reporter, line);
   signal?.throwIfAborted();
   // With its old key, the service sends nothing any more for a lost image. A kill must leave it lost, or with a new key.
-  for (const line of again) if (stands(line, "lost")) renewRequestKey(runState, line.custom_id);
+  for (const line of again) if (stands(line, "lost", "unknown")) renewRequestKey(runState, line.custom_id);
   await writeRunState(dir, runState);
   await writeJsonLines(join(dir, RESULTS_FILE), [...lines.values()]);
 
@@ -158,7 +159,10 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       ended.failure = error;
       // Of an upstream on this machine that does not run.
       const isOff = error.code === "PROVIDER_UNREACHABLE";
-      const mayPass = errorEntry(error.code).exit === "temporary" && !isOutOfCapacity(error) && !isOff;
+      const { because = "" } = error;
+      const needsPerson = isWaitingCode(because) && WAITING_CODES[because] !== "temporary";
+      const isTemporary = errorEntry(error.code).exit === "temporary";
+      const mayPass = isTemporary && !isOutOfCapacity(error) && !isOff && !needsPerson;
       if (!mayPass || failuresInARow >= FAILURES_IN_A_ROW) halt(error);
     } finally {
       reportProgress();
@@ -206,11 +210,16 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
 }
 
 function failedLine({ customId }: PlannedImage, { code, message }: ImgbatchError): ResultLine {
-  const isTwice = code === "REALTIME_OUTCOME_UNKNOWN";
+  const line = lineOf(customId, "failed");
+  if (code !== "REALTIME_OUTCOME_UNKNOWN") return { ...line, error: { code, message, source: null } };
+  const isTwice = message.startsWith(TWO_LOST);
   // The service speaks of the key, which is this program's.
-  const error = { code, message: isTwice ? errorEntry(code).message : message, source: null };
-  const line = { ...lineOf(customId, "failed"), error };
-  return isTwice ? { ...line, notes: [PAID_TWICE_NOTE] } : line;
+  const [said = message] = message.split(" Use another Idempotency-Key");
+  return {
+    ...line,
+    error: { code, message: said, source: null },
+    notes: [isTwice ? PAID_TWICE_NOTE : BILLED_NOTE],
+  };
 }
 
 function lineOf(custom_id: string, status: "success" | "failed" | "pending"): ResultLine {

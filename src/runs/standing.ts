@@ -1,5 +1,5 @@
 import { type ErrorCode, type ExitName, errorEntry, ImgbatchError, isErrorCode } from "../contract/errors.ts";
-import { isRefusalCode } from "../contract/statuses.ts";
+import { type ItemErrorCode, isRefusalCode } from "../contract/statuses.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
 
 /** The `source` of an error that this program found, not the service. */
@@ -14,10 +14,11 @@ interface Outcome {
 
 /**
  * How an image stands. `here`: all its files are. `failed`: it will never come, and a retry makes it. `refused`: the same
- * because of its prompt. `later`: it has not failed, and may still come; to make it again would pay for it twice. `lost`: it
- * was made and paid for, or may have been, but is gone, damaged or deleted.
+ * because of its prompt. `unknown`: the answer of a paid request was lost, so it may be paid, and is made again only when a
+ * person asks for it. `later`: it has not failed, and may still come; to make it again would pay for it twice. `lost`: it was
+ * made and paid for, but is gone, damaged or deleted.
  */
-type Standing = "here" | "failed" | "refused" | "later" | "lost";
+type Standing = "here" | "failed" | "refused" | "unknown" | "later" | "lost";
 
 /** Errors of an image that has not failed although its batch has ended: it may still come, or was deleted. */
 const UNDECIDED: readonly string[] = [
@@ -26,11 +27,12 @@ const UNDECIDED: readonly string[] = [
   "BATCH_IMAGE_NOT_FOUND",
 ] satisfies ErrorCode[];
 /** Errors of an image that is not to be had any more. */
-const GONE: readonly string[] = [
-  "BATCH_IMAGE_OUTPUT_DELETED",
-  "BATCH_IMAGE_NOT_FOUND",
-  "REALTIME_OUTCOME_UNKNOWN",
-] satisfies ErrorCode[];
+const GONE: readonly string[] = ["BATCH_IMAGE_OUTPUT_DELETED", "BATCH_IMAGE_NOT_FOUND"] satisfies ErrorCode[];
+/** Errors of an image of which a paid request has no known outcome. */
+const UNKNOWN: readonly string[] = [
+  "OUTCOME_UNKNOWN" satisfies ItemErrorCode,
+  "REALTIME_OUTCOME_UNKNOWN" satisfies ErrorCode,
+];
 /** The statuses after which the same request may succeed later. */
 const PASSING_STATUSES: readonly number[] = [408, 425, 429, 502, 503, 504];
 
@@ -38,9 +40,9 @@ function standingOf({ status, error, files }: Outcome): Standing {
   if (error === undefined) return files.length > 0 ? "here" : status === "pending" ? "later" : "failed";
   const { code, source } = error;
   const isUndecided = source === CLIENT && UNDECIDED.includes(code);
-  if (status === "success" || isUndecided || code === "REALTIME_OUTCOME_UNKNOWN")
-    return mayStillCome(error) ? "later" : "lost";
+  if (status === "success" || isUndecided) return mayStillCome(error) ? "later" : "lost";
   if (files.length > 0) return "here";
+  if (UNKNOWN.includes(code)) return "unknown";
   return isRefusalCode(code) ? "refused" : "failed";
 }
 
@@ -89,7 +91,7 @@ function codeOf(code: string | undefined): ErrorCode {
 
 /**
  * A way to get images that are not here. `fetch`: the same command again, or `download`. `retry` also makes failed images
- * again, `retryLost` also lost ones, `retryHere` also those whose batches the service does not know. `edit`: change the
+ * again, `retryLost` also lost and unknown ones, `retryHere` also those whose batches the service does not know. `edit`: change the
  * prompts that were refused.
  */
 interface Repair {
@@ -103,7 +105,8 @@ interface Repair {
  * more. Empty if nothing can help, or all images are here.
  */
 export function repairsOf(lines: readonly Outcome[]): Repair[] {
-  const { failed, refused, lost } = countStandings(lines);
+  const { failed, refused, unknown, lost: gone } = countStandings(lines);
+  const lost = gone + unknown;
   const missing = lines.filter((line) => stands(line, "later", "lost"));
   const mayCome = missing.some((line) => missingExit(line) !== "gone");
   const repairs: Repair[] = [];
@@ -120,7 +123,7 @@ export function repairsOf(lines: readonly Outcome[]): Repair[] {
 export type Allowance = { count: number } | { share: number };
 
 function countStandings(lines: readonly Outcome[]): Record<Standing, number> {
-  const counts = { here: 0, failed: 0, refused: 0, later: 0, lost: 0 };
+  const counts = { here: 0, failed: 0, refused: 0, unknown: 0, later: 0, lost: 0 };
   for (const line of lines) counts[standingOf(line)]++;
   return counts;
 }
@@ -129,16 +132,19 @@ export interface Counts {
   total: number;
   success: number;
   failed: number;
+  /** How many of the failed ones may be paid, because the answer to a paid request was lost. Default: 0. */
+  unknown?: number;
 }
 
-interface ImageCounts extends Counts {
+interface ImageCounts extends Required<Counts> {
   /** Late or lost. */
   missing: number;
 }
 
 export function countImages({ lines }: { lines: readonly Outcome[] }): ImageCounts {
-  const { here, failed, refused, later, lost } = countStandings(lines);
-  return { total: lines.length, success: here, failed: failed + refused, missing: later + lost };
+  const { here, failed, refused, unknown, later, lost } = countStandings(lines);
+  const all = { total: lines.length, success: here, failed: failed + refused + unknown };
+  return { ...all, unknown, missing: later + lost };
 }
 
 /** Returns the exit of an ended run. */
@@ -147,7 +153,8 @@ export function verdict(
   statuses: readonly string[],
   allowance: Allowance = { count: 0 },
 ): Extract<ExitName, "ok" | "someFailed" | "noImages"> {
-  if (counts.success === 0) return "noImages";
+  // That not one image was made is not known then.
+  if (counts.success === 0) return (counts.unknown ?? 0) > 0 ? "someFailed" : "noImages";
   if (statuses.some((status) => status === "failed" || status === "cancelled")) return "someFailed";
   const allowed = "count" in allowance ? allowance.count : allowance.share * counts.total;
   return counts.failed > allowed ? "someFailed" : "ok";

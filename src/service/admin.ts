@@ -14,10 +14,25 @@ import {
   paysDrawingsInPlay,
   topUp,
 } from "../domain/accounts.ts";
+import {
+  ALL_ACCOUNTS,
+  type BudgetState,
+  EACH_ACCOUNT,
+  periodOf,
+  scopeOfUpstream,
+  stateOf,
+  upstreamOf,
+} from "../domain/billing/budget.ts";
 import { checkInvariants, doubtfulBatches } from "../domain/check-invariants.ts";
 import { CALLS_EVERY_MS, type CallSums, sumCalls } from "../domain/health/calls.ts";
 import type { Repositories, Stores } from "../domain/ports/stores.ts";
-import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records.ts";
+import type {
+  AccountRecord,
+  ApiKeyRecord,
+  BudgetRecord,
+  LedgerEntry,
+  SpentRecord,
+} from "../domain/records.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
 import { groupBy } from "../kernel/json.ts";
@@ -89,11 +104,28 @@ export interface Admin {
     /** The names of the providers that draw. */
     drawings: ReadonlySet<string>;
   }): Promise<UsageLine[]>;
+  /** How the budgets stand, and what was spent in each of the last months, the newest first. */
+  budgets(months: number): Promise<{ budgets: Budget[]; months: MonthSpent[] }>;
+  /** Sets the budget of an upstream, or of all together (null). `budget` null: there is none any more. */
+  setBudget(upstream: string | null, budget: Omit<BudgetRecord, "scope"> | null): Promise<void>;
   /** Throws `INVALID_CONFIG` for the bucket of another database. See `checkInvariants`. */
   check(onProgress?: (text: string) => void): ReturnType<typeof checkInvariants>;
   /** See `repairStorage`. Throws as `check` does, and `STORAGE_FAILED` for a damaged database. */
   repair(): ReturnType<typeof repairStorage>;
   close(): Promise<void>;
+}
+
+/** A budget, and how it stands. */
+export interface Budget extends Omit<BudgetState, "scope"> {
+  /** The provider that it is for; null for all. */
+  upstream: string | null;
+  /** Whether each account may spend it. */
+  isOfEachAccount: boolean;
+}
+
+/** The real money of one upstream and one run (null in real time) in a month such as `2026-11`. */
+export interface MonthSpent extends Pick<SpentRecord, "provider" | "run" | "microUsd"> {
+  month: string;
 }
 
 interface RepairReport {
@@ -247,6 +279,38 @@ function adminOf(data: OpenStorage, deps: { clock: Clock; ids: Ids }): Omit<Admi
         );
         return lines.filter(({ batchId }) => !batchIds || (batchId !== null && batchIds.includes(batchId)));
       }),
+    budgets: async (count) => {
+      const nowMs = deps.clock.nowMs();
+      const budgets: Budget[] = [];
+      for (const record of await stores.read.budgets.list()) {
+        const { scope, ...state } = await stateOf(stores.read, record, nowMs);
+        budgets.push({ ...state, upstream: upstreamOf(scope), isOfEachAccount: scope === EACH_ACCOUNT });
+      }
+      const months: MonthSpent[] = [];
+      for (let at = 0, { fromMs, beforeMs } = periodOf("month", nowMs); at < count; at++) {
+        const month = new Date(fromMs).toISOString().slice(0, 7);
+        const groups = groupBy(await stores.read.budgets.spent({ fromMs, beforeMs }), ({ provider, run }) =>
+          JSON.stringify([provider, run]),
+        );
+        for (const [key, group] of [...groups].sort(([a], [b]) => (a < b ? -1 : 1))) {
+          const [provider, run] = JSON.parse(key) as [string, string | null];
+          months.push({
+            month,
+            provider,
+            run,
+            microUsd: group.reduce((sum, each) => sum + each.microUsd, 0),
+          });
+        }
+        ({ fromMs, beforeMs } = periodOf("month", fromMs - 1));
+      }
+      return { budgets, months };
+    },
+    setBudget: (upstream, budget) => {
+      const scope = upstream === null ? ALL_ACCOUNTS : scopeOfUpstream(upstream);
+      return write((tx) =>
+        budget === null ? tx.budgets.remove(scope) : tx.budgets.put({ scope, ...budget }),
+      );
+    },
     usage: async ({ by, fromMs = 0, beforeMs = Number.MAX_SAFE_INTEGER, drawings }) => {
       const isPlay = paysDrawingsInPlay(await stores.read.accounts.list());
       const calls = await stores.read.providerCalls.list({

@@ -5,6 +5,7 @@ import { FIXED_LIMITS } from "../contract/limits.ts";
 import { isTerminal } from "../contract/statuses.ts";
 import type { Waiting } from "../contract/waiting.ts";
 import { groupFinishes } from "../domain/batches/finish-item.ts";
+import { EACH_ACCOUNT } from "../domain/billing/budget.ts";
 import { Uploads } from "../domain/files/uploads.ts";
 import { ProviderHealth } from "../domain/health/provider-health.ts";
 import { waitingFor } from "../domain/health/waiting.ts";
@@ -15,7 +16,7 @@ import type { GoesOn } from "../domain/records.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
 import { sharpInspector } from "../imaging/sharp-images.ts";
-import { multiplyToMicros } from "../kernel/money.ts";
+import { multiplyToMicros, numberToMicros } from "../kernel/money.ts";
 import { readVersion } from "../kernel/package-file.ts";
 import { createProviders } from "../providers/registry.ts";
 import type { ApiDeps } from "../server/deps.ts";
@@ -142,10 +143,12 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
       providers: shared.forBatches,
       offers: offersOf(shared.forBatches),
       outageMs: config.limits.outageHours * HOUR_MS,
+      unknownOutcome: config.limits.unknownOutcome,
       uploads: new Uploads({ stores, blobs, clock }, { ...FIXED_LIMITS, ...config.limits }),
       outputRetentionMs: config.retention.outputHours * HOUR_MS,
     };
     await presence.join();
+    await keepBudget(deps, config);
     if (isAlone) await goingOn.start();
     heartbeat = presence.run(closing.signal);
     const own = new Scheduler(deps);
@@ -175,6 +178,17 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
     await close(0).catch(() => {});
     throw error;
   }
+}
+
+/** Stores the budget of the configuration, which each account has, so that one rule holds for all processes. */
+async function keepBudget({ stores }: Pick<WorkerDeps, "stores">, { limits }: Config): Promise<void> {
+  const { budget } = limits;
+  const kept = (await stores.read.budgets.list()).find(({ scope }) => scope === EACH_ACCOUNT);
+  const wanted = budget && { limitMicroUsd: numberToMicros(budget.usd), per: budget.per };
+  if (wanted === null && kept === undefined) return;
+  if (wanted?.limitMicroUsd === kept?.limitMicroUsd && wanted?.per === kept?.per) return;
+  const put = wanted && { scope: EACH_ACCOUNT, ...wanted };
+  await stores.write((tx) => (put === null ? tx.budgets.remove(EACH_ACCOUNT) : tx.budgets.put(put)));
 }
 
 function offersFor<P extends ImageProvider>(

@@ -48,6 +48,13 @@ create table ledger_entries (
 create index ledger_by_account on ledger_entries (account_id, seq);
 create index ledger_by_batch on ledger_entries (batch_id, seq);
 
+-- scope: data (all of the database), account (each account), or upstream: and a name.
+create table budgets (
+  scope text primary key,
+  limit_micro_usd integer not null,
+  per text not null
+);
+
 create table batches (
   seq serial,
   id text not null unique,
@@ -259,7 +266,8 @@ create table realtime_holds (
   account_id text not null references accounts (id),
   amount_micro_usd integer not null check (amount_micro_usd >= 0),
   created_at_ms integer not null,
-  worker text not null
+  worker text not null,
+  lost_call text
 );
 
 create table keyed_requests (

@@ -6,6 +6,7 @@ import type {
   ApiKeyRecord,
   BatchEvent,
   BatchRecord,
+  BudgetRecord,
   IdempotencyRecord,
   ItemRecord,
   ItemTerms,
@@ -35,6 +36,7 @@ export interface Database {
   accounts: Given<AccountRecord, "balanceMicroUsd" | "heldMicroUsd" | "isPlay" | "realAccountId">;
   api_keys: ApiKeyRecord & { sha256: string };
   ledger_entries: Numbered<LedgerEntry>;
+  budgets: BudgetRecord;
   batches: BatchesTable;
   batch_events: Numbered<BatchEvent>;
   items: ItemsTable;

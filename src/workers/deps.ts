@@ -1,3 +1,4 @@
+import type { UnknownOutcome } from "../contract/limits.ts";
 import type { groupFinishes } from "../domain/batches/finish-item.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { Uploads } from "../domain/files/uploads.ts";
@@ -28,6 +29,8 @@ export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   health: ProviderHealth;
   /** How long an item waits for an upstream that cannot be used, in ms. */
   outageMs: number;
+  /** Whether a paid request whose answer was lost is sent once more. */
+  unknownOutcome: UnknownOutcome;
   clock: Clock;
   ids: Ids;
   /** From 0 up to 1; spreads retries. */

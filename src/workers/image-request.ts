@@ -45,6 +45,7 @@ export async function buildImageRequest(
     ),
     attempt: item.attempts + 1,
     seed: wanted.asked?.seed ?? seedOf(`${batch.id}/${item.customId}`),
+    repeatKey: `ib1-item-${sha256Hex(`${batch.id}/${item.customId}`)}`,
     ...(item.verbatim && { verbatim: item.verbatim }),
     origin: batch.parentBatchId === null ? "batch" : "child-batch",
   };

@@ -1,12 +1,12 @@
 import type { BatchStatus } from "../contract/statuses.ts";
-import { failLeased, outputsPrefix } from "../domain/batches/finish-item.ts";
-import { DRAWINGS, identityOf, isPaid, providerModel } from "../domain/models.ts";
+import { failLeased, outputsPrefix, recordItemCall } from "../domain/batches/finish-item.ts";
+import { DRAWINGS, identityOf, mayBePaidTwice, providerModel } from "../domain/models.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { removeUnrecorded } from "../domain/retention.ts";
 import { groupBy } from "../kernel/json.ts";
 import { createYield } from "../kernel/pacing.ts";
 import type { WorkerDeps } from "./deps.ts";
-import { UNKNOWN_OUTCOME } from "./items/make-item.ts";
+import { stoppedOutcome } from "./items/make-item.ts";
 
 type Stored = Pick<WorkerDeps, "stores" | "blobs">;
 
@@ -36,8 +36,8 @@ export async function recover(deps: WorkerDeps): Promise<void> {
 }
 
 /**
- * Gives back the items that workers had leased which are gone. A request to a paid upstream may have been sent for each:
- * one more is allowed, and marked. Nothing more is sent for a known task. Returns how many there were.
+ * Gives back the items that workers had leased which are gone. A request to a paid upstream may have been sent for each, and
+ * counts as one: see `WorkerDeps.unknownOutcome`. Nothing more is sent for a known task. Returns how many there were.
  */
 export async function releaseLeases(deps: WorkerDeps): Promise<number> {
   const { items } = deps.stores.read;
@@ -47,8 +47,11 @@ export async function releaseLeases(deps: WorkerDeps): Promise<number> {
   return count;
 }
 
-function releaseLeasesOf({ stores, providers, clock }: WorkerDeps, batchId: string): Promise<number> {
-  const free = new Set(providers.filter((provider) => !isPaid(provider)).map(({ name }) => name));
+function releaseLeasesOf(
+  { stores, providers, clock, unknownOutcome }: WorkerDeps,
+  batchId: string,
+): Promise<number> {
+  const free = new Set(providers.filter((provider) => !mayBePaidTwice(provider)).map(({ name }) => name));
   return stores.write(async (tx) => {
     const batch = await tx.batches.locked(batchId);
     const abandoned = await tx.items.abandoned(batchId);
@@ -58,11 +61,13 @@ function releaseLeasesOf({ stores, providers, clock }: WorkerDeps, batchId: stri
       // A provider that is not configured any more may have been paid.
       const isFree = item.provider === null || free.has(item.provider) || batch.upstream === DRAWINGS;
       const isUnknown = !isFree && item.task === null;
-      if (isUnknown && item.maybePaid === "twice") {
-        await failLeased(tx, batch, { ...item, leaseToken }, UNKNOWN_OUTCOME, clock.nowMs());
+      const leased = { ...item, leaseToken };
+      if (isUnknown && (unknownOutcome === "stop" || item.maybePaid === "twice")) {
+        await failLeased(tx, batch, leased, stoppedOutcome(item), clock.nowMs());
         continue;
       }
       const maybePaid = isUnknown ? "once" : item.maybePaid;
+      if (isUnknown) await recordItemCall(tx, batch, leased, clock.nowMs());
       await tx.items.giveBack(id, leaseToken, { notBeforeMs: 0, attempts, failedAt, maybePaid });
     }
     return abandoned.length;

@@ -92,11 +92,13 @@ it("every command in an advice names the same data directory, quoted for a shell
 
 it("--detach without a service names the directory, the command that starts one, and one elsewhere", async () => {
   const cwd = await tempDir();
+  vi.stubEnv("XDG_CONFIG_HOME", join(cwd, "home"));
   await writeFile(join(cwd, "p.txt"), "a fox\n");
   const serving = await startTestService({});
   const port = new URL(serving.url).port;
   const submit = async (config: object) => {
     await writeFile(join(cwd, "imgbatch.config.json"), JSON.stringify(config));
+    await runInProcess(["doctor", "--agree", "--data", "my data"], { cwd });
     const { code, stderr } = await runInProcess(["submit", "p.txt", "-d", "--data", "my data"], { cwd });
     expect(code).toBe(2);
     expect(stderr).toContain(`none runs on ${join(cwd, "my data")}`);

@@ -218,6 +218,22 @@ describe("consent, in processes of its own", () => {
   });
 });
 
+it("drawings are free, also when the first command on a machine names an upstream, and after a top-up", async () => {
+  expect((await run(...SUBMIT, "--dry-run")).code).toBe(0);
+  const empty = await tempDir();
+  const drawing = (...args: string[]) => runInProcess([...args, "--data", data], { cwd: empty });
+  writeFileSync(join(empty, "p.jsonl"), '{"prompt": "good one"}\n');
+  expect((await run("admin", "accounts", "list", "--json")).json()).toMatchObject([{ balance: 0 }]);
+  expect(await drawing("submit", "p.jsonl", "-o", "out")).toMatchObject({
+    code: 0,
+    stderr: expect.stringContaining("drawn, free of charge"),
+  });
+  expect((await run("admin", "accounts", "top-up", "default", "5")).code).toBe(0);
+  expect((await drawing("submit", "p.jsonl", "-o", "out", "--new")).code).toBe(0);
+  expect((await drawing("generate", "a fox", "-o", "fox.png")).code).toBe(0);
+  expect((await books()).balances).toEqual({ default: 5_000_000 });
+});
+
 it("drawings are free of charge in all words of the commands, and have their amounts in --json", async () => {
   writeFileSync(join(cwd, "imgbatch.config.json"), "{}");
   writeFileSync(join(cwd, "one.txt"), "a fox\n");

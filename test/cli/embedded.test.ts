@@ -140,8 +140,9 @@ describe("stopping while requests run that are paid", () => {
     await upstream.came[0]?.promise;
     running.child.kill("SIGINT");
     await said.promise;
-    const again = () => runInProcess([...SUBMIT, "--data", data], { cwd });
-    return { cwd, upstream, running, again };
+    const where = ["--data", data, "--config", "imgbatch.config.json"];
+    const submit = (...more: string[]) => runInProcess([...SUBMIT, "--data", data, ...more], { cwd });
+    return { cwd, upstream, running, again: Object.assign(submit, { where }) };
   }
 
   it("the first Ctrl-C waits for them and says so; the image is there for the next command", async () => {
@@ -153,21 +154,36 @@ describe("stopping while requests run that are paid", () => {
     expect(readFileSync(join(cwd, "out/results.jsonl"), "utf8")).not.toContain("paid twice");
   });
 
-  it("the second one abandons them; the next command asks once more, and marks the image", async () => {
-    const { cwd, upstream, running, again } = await interrupted();
-    running.child.kill("SIGINT");
-    const ended = await running.exited;
-    expect(ended.code).toBe(130);
-    const advice = ended.stderr.slice(ended.stderr.indexOf("next:"));
-    expect(advice).toContain("It sends the abandoned request once more, and that image may be paid twice");
-    expect(advice).not.toContain("nothing is paid twice");
-    upstream.open();
-    const { code, stderr } = await again();
-    expect([code, stderr]).toEqual([
-      0,
-      expect.stringContaining("1 image may be paid twice, see out/results.jsonl"),
-    ]);
-    expect(upstream.count()).toBe(2);
-    expect(readFileSync(join(cwd, "out/results.jsonl"), "utf8")).toContain("may be paid twice: ");
-  });
+  it.each([
+    ["stop", 4, 1, "the answers for 1 image were lost: at most"],
+    ["once", 0, 2, "1 image may be paid twice, see out/results.jsonl"],
+  ])(
+    "the second one abandons them; the next command goes by the rule %s",
+    async (rule, code, requests, said) => {
+      const { cwd, upstream, running, again } = await interrupted();
+      running.child.kill("SIGINT");
+      const ended = await running.exited;
+      expect(ended.code).toBe(130);
+      const advice = ended.stderr.slice(ended.stderr.indexOf("next:"));
+      expect(advice).toContain(
+        "It asks nobody again for the image of the abandoned request, which may be paid",
+      );
+      upstream.open();
+      const ran = await again("--unknown", rule);
+      expect([ran.code, ran.stderr]).toEqual([code, expect.stringContaining(said)]);
+      expect(upstream.count()).toBe(requests);
+      const results = readFileSync(join(cwd, "out/results.jsonl"), "utf8");
+      expect(results).toContain(rule === "once" ? "may be paid twice: " : '"code":"OUTCOME_UNKNOWN"');
+      if (rule === "once") return;
+      expect(ran.stderr).toContain("0 of 1 images on disk and verified, 1 unknown");
+      expect(ran.stderr).toContain("next: imgbatch retry --include-lost out");
+      // Nothing but a word of the person asks again.
+      expect((await runInProcess(["retry", "out", "--max-cost", "1", ...again.where], { cwd })).code).toBe(4);
+      expect(upstream.count()).toBe(1);
+      const paid = await runInProcess(["retry", "out", "--include-lost", "--max-cost", "1", ...again.where], {
+        cwd,
+      });
+      expect([paid.code, upstream.count()]).toEqual([0, 2]);
+    },
+  );
 });

@@ -482,6 +482,14 @@ it("init --template mcp adds the server to .mcp.json without a total, and keeps 
   expect([(await init()).code, readFileSync(path(".mcp.json"), "utf8")]).toEqual([0, "not JSON"]);
 });
 
+it("a message without end closes the connection with a word and an exit code", async () => {
+  const { code, stderr } = await runInProcess(["mcp", "--data", join(outside, "data")], {
+    cwd: root,
+    stdin: Buffer.alloc(9 * 2 ** 20, "x"),
+  });
+  expect([code, stderr]).toEqual([2, expect.stringContaining("a message of more than 8 MiB")]);
+});
+
 it("[MCP-5] a wrong option ends with 2 before any message", async () => {
   const { code, stdout, stderr } = await runInProcess(["mcp", "--root", "nowhere"], { cwd: root });
   expect({ code, stdout, stderr }).toEqual({

@@ -77,6 +77,34 @@ describe("imgbatch schema", () => {
     ).toBe(false);
   });
 
+  it("[SCHEMA-1] config: describes every key", async () => {
+    const { stdout } = await runInProcess(["schema", "config"], { cwd: TEMPLATES });
+    const lacking: string[] = [];
+    let seen = 0;
+    const walk = (node: unknown, path: string): void => {
+      if (typeof node !== "object" || node === null) return;
+      const {
+        properties = {},
+        anyOf,
+        oneOf,
+        allOf,
+        items,
+        additionalProperties,
+        $defs = {},
+      } = node as Record<string, object>;
+      for (const [name, value] of Object.entries(properties)) {
+        seen++;
+        if (!("description" in value)) lacking.push(`${path}${name}`);
+        walk(value, `${path}${name}.`);
+      }
+      for (const each of [anyOf, oneOf, allOf].flatMap((list) => Object.values(list ?? {}))) walk(each, path);
+      for (const each of [items, additionalProperties, ...Object.values($defs)]) walk(each, path);
+    };
+    walk(JSON.parse(stdout), "");
+    expect(lacking).toEqual([]);
+    expect(seen).toBeGreaterThan(200);
+  });
+
   it("[SCHEMA-1] catalogue: takes a vendor's file, and refuses unknown keys", async () => {
     const validate = await validatorOf("catalogue");
     const google = JSON.parse(

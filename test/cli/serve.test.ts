@@ -54,7 +54,8 @@ describe("imgbatch serve", () => {
       { name: "drawn", type: "procedural" },
     ];
     writeFileSync(join(data, "imgbatch.config.json"), JSON.stringify({ providers }));
-    const serve = startNode(serveArgs(data), { cwd: data, env: cleanEnvironment({ GEMINI_API_KEY: "" }) });
+    const args = [...serveArgs(data), "--config", "imgbatch.config.json"];
+    const serve = startNode(args, { cwd: data, env: cleanEnvironment({ GEMINI_API_KEY: "" }) });
     expect(JSON.parse(await serve.line())).toMatchObject({ event: "ready" });
     serve.child.kill("SIGTERM");
     const { code, stderr } = await serve.exited;

@@ -1,6 +1,6 @@
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -232,6 +232,8 @@ it("[REPLAY-4] the next step after missing recordings is to record them, whateve
   await mkdir(join(cwd, "pics"));
   await writeFile(join(cwd, "imgbatch.config.json"), '{"replay": "pics"}');
   await writeFile(join(cwd, "p.txt"), "a fox\nan owl\n");
+  vi.stubEnv("XDG_CONFIG_HOME", join(cwd, "home"));
+  expect((await runInProcess(["doctor", "--agree", "--data", join(cwd, "data")], { cwd })).code).toBe(0);
   const step = "next: to record what the upstream makes of them: imgbatch exec --replay DIR --record";
   for (const [command, last] of [
     [["submit", "p.txt"], "imgbatch retry --include-refused p-images"],

@@ -1,8 +1,10 @@
+import { execFileSync } from "node:child_process";
 import {
   existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -38,35 +40,52 @@ const run = (args: readonly string[], dir = cwd) =>
 describe("a configuration that only the working directory names", () => {
   const openai = { name: "p", type: "openai", baseUrl: "https://api.openai.com/v1" };
   it.each<[object, string[]]>([
-    [{ limits: { itemsPerBatch: 5 }, models: [{ id: "m" }], simulate: { latencyMs: 1 } }, []],
-    [{ providers: [{ ...openai, apiKeyEnv: "OPENAI_API_KEY" }] }, []],
-    [{ providers: [openai] }, []],
+    [{ $schema: "s", limits: { itemsPerBatch: 5, outageHours: 0.5 } }, []],
+    [{ baseUrl: null, server: { port: 8787 }, retention: { inputHours: 24 }, limits: { zipItems: 200 } }, []],
+    [{ limits: { itemsPerBatch: 201, zipItems: 1 } }, ["limits.itemsPerBatch"]],
+    // Of these, 0 means no limit.
+    [{ limits: { requestsPerMinute: 0 } }, ["limits.requestsPerMinute"]],
+    [{ models: [{ id: "m" }], simulate: { latencyMs: 1 } }, ["simulate.latencyMs", "models"]],
+    [{ groups: [{ name: "default", rateMultiplier: 0.01 }] }, ["groups"]],
+    [{ server: { host: "0.0.0.0", publicUrl: "https://x.example" } }, ["server.host", "server.publicUrl"]],
+    [{ replay: "recorded" }, ["replay"]],
+    [{ retention: { outputHours: 0.001 } }, ["retention.outputHours"]],
+    [{ openai: { models: { "gpt-image-1": "vendorx-3-pro-image" } } }, ["openai.models.gpt-image-1"]],
+    [{ storageUriPrefixes: ["s3://x"] }, ["storageUriPrefixes"]],
+    [{ providers: [openai] }, ["providers[0].type", "providers[0].baseUrl"]],
     [{ baseUrl: "http://127.0.0.1:8787" }, ["baseUrl"]],
     [{ storage: { database: "postgres://127.0.0.1/d" } }, ["storage.database"]],
     [{ storage: { blobs: "s3://bucket" } }, ["storage.blobs"]],
     [{ storage: { s3: { endpoint: "http://localhost:9000" } } }, ["storage.s3.endpoint"]],
     [
-      { providers: [{ ...openai, apiKeyEnv: "AWS_SECRET_ACCESS_KEY", free: true }] },
-      ["providers[0].apiKeyEnv", "providers[0].free"],
+      {
+        providers: [
+          { name: "drawn", type: "procedural", concurrency: 1 },
+          { preset: "sdapi", userEnv: "TOKEN" },
+        ],
+      },
+      ["providers[1].userEnv"],
+    ],
+    [
+      { providers: [{ name: "p", type: "command", argv: ["sh"], env: ["HOME"] }] },
+      ["providers[0].type", "providers[0].argv", "providers[0].env"],
     ],
     [
       {
         providers: [
-          { name: "drawn", type: "procedural" },
-          { ...openai, baseUrl: "http://127.0.0.1:1/v1" },
+          { preset: "bfl", concurrency: 9 },
+          { preset: "replicate", name: "r" },
         ],
+        vendor: { preset: null },
       },
-      ["providers[1].baseUrl"],
+      [],
     ],
     [
-      { providers: [{ name: "p", type: "sdapi", userEnv: "USER", passwordEnv: "TOKEN" }] },
-      ["providers[0].userEnv", "providers[0].passwordEnv"],
+      {
+        providers: [{ preset: "replicate", headers: { a: "b" }, path: "/x", rateMultiplier: 0, free: false }],
+      },
+      ["providers[0].headers", "providers[0].path", "providers[0].rateMultiplier", "providers[0].free"],
     ],
-    [
-      { providers: [{ name: "p", type: "command", argv: ["sh"], env: ["HOME"] }] },
-      ["providers[0].argv", "providers[0].env"],
-    ],
-    [{ providers: [{ preset: "bfl" }, { preset: "replicate", name: "r" }] }, []],
     [{ providers: [{ preset: "bfl", origins: ["https://x.example"] }] }, ["providers[0].origins"]],
   ])("[CONF-6] %j needs consent to %j", (value, fields) => {
     configure(value);
@@ -85,6 +104,7 @@ describe("a configuration that only the working directory names", () => {
   it("[CONF-6] runs no program in any command before the user agrees to it, by its content and its place", async () => {
     const program = { name: "p", type: "command", argv: ["touch", join(cwd, "ran")], env: ["HOME"] };
     const config = { providers: [{ ...program, free: true }] };
+    const fields = ["type", "argv", "env", "free"].map((field) => `providers[0].${field}`);
     configure(config);
     const submit = ["submit", "p.jsonl", "-o", "out"];
     const commands = [
@@ -103,7 +123,7 @@ describe("a configuration that only the working directory names", () => {
       ["admin", "keys", "create"],
       ["admin", "move", "--blobs", "s3://bucket"],
     ];
-    const said = `${join(cwd, "imgbatch.config.json")} needs your consent, since a stranger may have written it: providers[0].argv, providers[0].env.`;
+    const said = `${join(cwd, "imgbatch.config.json")} needs your consent, since a stranger may have written it: ${fields.join(", ")}.`;
     const expectRefused = async (args: readonly string[], dir = cwd) => {
       const { code, stdout, stderr } = await run(args, dir);
       expect([args, code, stdout + stderr]).toEqual([
@@ -119,13 +139,13 @@ describe("a configuration that only the working directory names", () => {
     expect(readdirSync(cwd).sort()).toEqual(["imgbatch.config.json", "p.jsonl"]);
     expect((await run([...submit, "--json"])).json().error).toMatchObject({
       code: "CONSENT_REQUIRED",
-      details: ["providers[0].argv", "providers[0].env"],
+      details: fields,
     });
 
     const agreed = await run(["doctor", "--agree"]);
     expect([agreed.code, agreed.stdout]).toEqual([
       0,
-      expect.stringContaining("you agree to providers[0].argv"),
+      expect.stringContaining(`you agree to ${fields.join(", ")}`),
     ]);
     const [store = ""] = readdirSync(agreements);
     expect(statSync(join(agreements, store)).mode & 0o777).toBe(0o600);
@@ -177,6 +197,38 @@ describe("a configuration that only the working directory names", () => {
     expect(connections).toBe(0);
   });
 
+  it("a pipe, or a link to a device, in the place of a file is an error, and is never read", async () => {
+    const place = (name: string, make: (path: string) => void) => {
+      const path = join(cwd, name);
+      rmSync(path, { force: true, recursive: true });
+      make(path);
+    };
+    const kinds = [
+      (path: string) => execFileSync("mkfifo", [path]),
+      (path: string) => symlinkSync("/dev/zero", path),
+    ];
+    for (const make of kinds) {
+      place("imgbatch.config.json", make);
+      for (const args of [["list"], ["submit", "p.jsonl", "-o", "out"], ["doctor"]])
+        expect([args, await run(args)]).toMatchObject([args, { code: 2 }]);
+      expect((await run(["list"])).stderr).toContain(
+        "imgbatch.config.json: cannot be read: it is not a file",
+      );
+    }
+    rmSync(join(cwd, "imgbatch.config.json"));
+    expect((await run(["submit", "p.jsonl", "-o", "out"])).code).toBe(0);
+    for (const make of kinds) {
+      for (const name of ["out/imgbatch.json", "out/results.jsonl", "out/input.jsonl"]) {
+        const whole = readFileSync(join(cwd, name));
+        place(name, make);
+        const { code } = await run(["status", "out"]);
+        expect([name, code]).toEqual([name, name === "out/imgbatch.json" ? 9 : 0]);
+        rmSync(join(cwd, name));
+        writeFileSync(join(cwd, name), whole);
+      }
+    }
+  });
+
   it("[CONF-6] what is typed or in the environment is consent itself, and to nothing else", async () => {
     const fake = await startFakeService({ statuses: ["completed"] });
     onTestFinished(() => fake.close());
@@ -185,10 +237,10 @@ describe("a configuration that only the working directory names", () => {
     expect((await run(["models", "--base-url", fake.url])).code).toBe(0);
     vi.stubEnv("IMGBATCH_BASE_URL", fake.url);
     expect((await run(["models"])).code).toBe(0);
-    expect((await run(["providers"])).stderr).toContain("written it: providers[0].argv.");
+    expect((await run(["providers"])).stderr).toContain("written it: providers[0].type, providers[0].argv.");
     vi.stubEnv("IMGBATCH_BASE_URL", "");
     expect((await run(["providers", "--upstream", "p"])).stderr).toContain(
-      "written it: baseUrl, providers[0].argv.",
+      "written it: baseUrl, providers[0].type, providers[0].argv.",
     );
     const ignoring = ["doctor", "--upstream", "google", "--config", "none"];
     expect((await run(ignoring)).stdout).toContain("export GEMINI_API_KEY");

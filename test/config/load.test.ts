@@ -11,7 +11,7 @@ import { tempDir } from "../support/temp-dir.ts";
 describe("the configuration", () => {
   it("fills in every default when there is no file", async () => {
     const config = loadConfig({ cwd: await tempDir() });
-    expect(config.limits).toEqual(DEFAULT_LIMITS);
+    expect(config.limits).toEqual({ ...DEFAULT_LIMITS, unknownOutcome: "stop", budget: null });
     expect(config.models.map((m) => [m.id, m.prices["1K"]])).toEqual([
       ["vendorx-3.1-flash-image", 0.067],
       ["vendorx-3.1-flash-image-preview", 0.067],
@@ -36,7 +36,7 @@ describe("the configuration", () => {
     const cwd = await tempDir();
     const file = { models: [{ id: "mine" }], limits: { zipItems: 7 }, vendor: { keyHeaders: ["x-mine"] } };
     writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify(file));
-    const config = loadConfig({ cwd, upstream: "openai", vendor: "google" });
+    const config = loadConfig({ cwd, file: "imgbatch.config.json", upstream: "openai", vendor: "google" });
     expect(config.providers.map(({ name }) => name)).toEqual(["openai"]);
     expect(config.models.map(({ id }) => id)).not.toContain("mine");
     expect(config).toMatchObject({

@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
-import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { cp, mkdir, readFile, stat, writeFile } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import { loadCommands } from "../../src/cli/commands/registry.ts";
@@ -51,6 +51,42 @@ it("[REPO-8] every command of the documents is one that the program knows, with 
     }
   expect(wrong).toEqual([]);
   expect(seen).toBeGreaterThan(20);
+});
+
+/** The address that GitHub gives to a heading. */
+const anchorOf = (heading: string) =>
+  heading
+    .replace(/[`*]/g, "")
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N} _-]/gu, "")
+    .replaceAll(" ", "-");
+
+it("[REPO-8] every link between the documents leads to a file, and to a heading in it", async () => {
+  const pages = [
+    ...PAGES,
+    "src/README.md",
+    "src/server/README.md",
+    ".github/CONTRIBUTING.md",
+    "test/RULES.md",
+  ];
+  const wrong: string[] = [];
+  let seen = 0;
+  for (const page of pages) {
+    const text = (await read(page)).replace(/^```.*?^```/gms, "");
+    for (const [, link = ""] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
+      if (/^\w+:/.test(link)) continue;
+      seen++;
+      const [path = "", anchor] = link.split("#");
+      const target = path === "" ? page : join(dirname(page), path);
+      const there = await stat(resolve(ROOT, target)).catch(() => null);
+      const lines = there?.isFile() ? (await read(target)).split("\n") : [];
+      const headings = lines.flatMap((line) => /^#+ (.+)/.exec(line)?.[1] ?? []);
+      const leads = anchor === undefined || headings.map(anchorOf).includes(anchor);
+      if (there === null || !leads) wrong.push(`${page}: ${link}`);
+    }
+  }
+  expect(wrong).toEqual([]);
+  expect(seen).toBeGreaterThan(40);
 });
 
 it("[REPO-8] the recipes of the README make their pictures as they are written", {

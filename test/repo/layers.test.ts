@@ -65,7 +65,7 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
     from: /^cli\/(connect\/embedded|commands\/(serve|exec))\.ts$/,
   },
   { target: /^service\/storage\/(backup|move)\.ts$/, from: /^cli\/commands\/admin\.ts$/ },
-  { target: /^service\/admin\.ts$/, from: /^cli\/commands\/admin[a-z-]*\.ts$/ },
+  { target: /^service\/admin\.ts$/, from: /^cli\/commands\/(admin[a-z-]*|budget)\.ts$/ },
   {
     target: /^service\/(provider-status|storage\/open-storage)\.ts$/,
     from: /^cli\/commands\/(providers|doctor[a-z-]*)\.ts$/,

@@ -66,7 +66,8 @@ it("[ONCE-6] a keyed request that was sent to a paid upstream before a kill is s
   await killedDuring(data, "making:1", "paid");
   await killedDuring(data, "answer:1", "paid");
   const upstream = new FakeUpstream("procedural");
-  const next = await startTestService({ data, providers: [upstream] });
+  const config = { limits: { unknownOutcome: "once" } };
+  const next = await startTestService({ data, providers: [upstream], config });
   for (const replayed of ["false", "true"]) {
     const refused = await generate(next, content("x"), { headers: KEYED });
     expect(refused.status).toBe(409);
@@ -82,7 +83,25 @@ it("[ONCE-6] a keyed request that was sent to a paid upstream before a kill is s
   const { stores, blobs } = await openBeside(data);
   const calls = await stores.read.providerCalls.list({});
   expect(calls.reduce((sum, call) => sum + call.maybePaidTwice, 0)).toBe(1);
+  // Two that were killed, and the one with the other key.
+  expect(calls.reduce((sum, call) => sum + call.requests, 0)).toBe(3);
   expect(await stores.read.usage.count()).toBe(1);
+  expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+});
+
+it("[UNKNOWN-1] a keyed request that was sent to a paid upstream before a kill is not sent again, and counts as one request", async () => {
+  const data = await tempDir();
+  await killedDuring(data, "making:1", "paid");
+  const upstream = new FakeUpstream("procedural");
+  const next = await startTestService({ data, providers: [upstream] });
+  for (const replayed of ["false", "true"]) {
+    const refused = await generate(next, content("x"), { headers: KEYED });
+    expect([refused.status, refused.headers.get("idempotency-replayed")]).toEqual([409, replayed]);
+    expect(refused.headers.get("x-imgbatch-may-be-paid-twice")).toBeNull();
+  }
+  expect(upstream.requests).toEqual([]);
+  const { stores, blobs } = await openBeside(data);
+  expect(await stores.read.providerCalls.list({})).toMatchObject([{ requests: 1, maybePaidTwice: 0 }]);
   expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
 });
 
@@ -142,7 +161,8 @@ it("[GEN-17] an image that two killed runs have asked a paid upstream for is ask
     ...{ name: "paid", type: "native", baseUrl: fake.url, models: { mine: "gemini-3-pro-image" } },
     ...{ apiKeyEnv: "PAID_KEY", keyHeader: "x-goog-api-key" },
   };
-  const config = { models: [model("mine")], providers: [provider] };
+  const limits = { unknownOutcome: "once" };
+  const config = { models: [model("mine")], providers: [provider], limits };
   await writeFile(join(cwd, "imgbatch.config.json"), JSON.stringify(config));
   await writeFile(join(cwd, "p.jsonl"), '{"prompt":"a cat"}\n{"prompt":"a fox"}\n');
   const env = cleanEnvironment({ HOME: cwd, IMGBATCH_DATA: join(cwd, "data"), PAID_KEY: NATIVE_KEY });
@@ -171,7 +191,9 @@ it("[GEN-17] an image that two killed runs have asked a paid upstream for is ask
     const { code, stderr } = await start(...generate).exited;
     expect(code).toBe(4);
     expect(stderr).toContain("1 image may be paid twice, see out/results.jsonl");
-    expect(stderr).toContain("next: imgbatch retry --include-lost out makes the lost images again");
+    expect(stderr).toContain(
+      "next: imgbatch retry --include-lost out makes the images of lost answers again",
+    );
   }
   expect([fake.asked("a fox"), fake.asked("a cat")]).toEqual([2, 1]);
   expect(await paidTwice()).toEqual([1]);

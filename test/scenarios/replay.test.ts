@@ -276,7 +276,9 @@ describe("record and replay", () => {
     await record(`print(await openai("a red fox"));`);
     await writeFile(join(cwd, "imgbatch.config.json"), config("https://nobody.invalid", { replay: "pics" }));
     await writeFile(join(cwd, "p.txt"), "a red fox\nan owl\n");
-    const own = ["--model", MODEL, "--data", join(cwd, "data")];
+    // Naming the file is the consent to what was recorded.
+    const named = ["--config", "imgbatch.config.json"];
+    const own = ["--model", MODEL, "--data", join(cwd, "data"), ...named];
     const { code, json } = await runInProcess(["submit", "p.txt", ...own, "--json"], { cwd });
     expect(code).toBe(4);
     expect(json()).toMatchObject({ actual_cost: 0, fetched_count: 1, counts: { failed: 1 } });
@@ -298,9 +300,8 @@ describe("record and replay", () => {
     expect(one.stderr).toMatch(
       /^using recorded images, not a model, because the configuration has `replay`\n/,
     );
-    const providers = await runInProcess(["providers", "--probe", "--json", "--data", join(cwd, "data")], {
-      cwd,
-    });
+    const probe = ["providers", "--probe", "--json", "--data", join(cwd, "data"), ...named];
+    const providers = await runInProcess(probe, { cwd });
     expect(providers.json()).toMatchObject({
       providers: [{ name: "replay", type: "replay", total: { billed: 0 }, probe: { ok: true } }],
     });

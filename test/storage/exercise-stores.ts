@@ -333,6 +333,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       mimeType: "image/png",
       imageCount: 1,
       error: null,
+      maybePaid: "no",
       answer: { api: "native", fields: { candidates: [] } },
     } as const;
     await write(async (tx) => {

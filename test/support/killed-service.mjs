@@ -71,7 +71,7 @@ const provider = {
   close: async () => {},
 };
 const { url, credentials } = await startService({
-  config: parseConfig({}, "test"),
+  config: parseConfig({ limits: { unknownOutcome: "once" } }, "test"),
   dataDirectory,
   address: { host: "127.0.0.1", port: 0 },
   announceUrl: true,

@@ -299,6 +299,7 @@ export class Simulation {
       offers: new Offers(providers, []),
       health: new ProviderHealth({ clock, log: silentLog }, providers),
       outageMs: 86_400_000,
+      unknownOutcome: "once",
       limits: DEFAULT_LIMITS,
       lineReaders: {},
       outputRetentionMs: 0,

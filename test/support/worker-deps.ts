@@ -47,6 +47,7 @@ export async function workerDepsOf({
     models: [],
     offers: new Offers(providers, []),
     outageMs: 1,
+    unknownOutcome: "stop",
     ids: randomIds,
     random: () => 0.5,
     feed: new Feed(),

@@ -15,10 +15,11 @@ const MODELS = [{ id: MODEL, prices: { "1K": 0 } }];
 /** A service whose images cost nothing, so that no account needs money. */
 function start(
   providers: readonly FakeProvider[],
-  options: { clock?: FakeClock; data?: string; outageHours?: number } = {},
+  options: { clock?: FakeClock; data?: string; outageHours?: number; unknownOutcome?: "stop" | "once" } = {},
 ) {
-  const { outageHours = 24, ...rest } = options;
-  return startTestService({ providers, config: { models: MODELS, limits: { outageHours } }, ...rest });
+  const { outageHours = 24, unknownOutcome = "stop", ...rest } = options;
+  const limits = { outageHours, unknownOutcome };
+  return startTestService({ providers, config: { models: MODELS, limits }, ...rest });
 }
 
 /** Lets time pass until the batch has ended. */
@@ -90,7 +91,7 @@ describe("an upstream that cannot be used", () => {
       if (clock.nowMs() < wellAtMs) throw troubled(trouble);
       return made(await tinyPng());
     };
-    const service = await start([upstream], { clock });
+    const service = await start([upstream], { clock, unknownOutcome: "once" });
     const { id } = await service.submit({ model: MODEL, items: items(20) });
     expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 20, fail_count: 0 });
     const marked = (await service.items(id)).filter(({ notes }) =>
@@ -103,6 +104,46 @@ describe("an upstream that cannot be used", () => {
       expect(Math.max(...askedTwice)).toBe(2);
     }
     expect(upstream.requests.length).toBeLessThan(60);
+  });
+
+  it("[UNKNOWN-1] after a lost answer nothing is asked again: the item has no known outcome, and what it may cost", async () => {
+    const upstream = new FakeUpstream("vendor");
+    upstream.answer = async ({ prompt }) => {
+      if (prompt.endsWith("1")) throw troubled("ambiguous");
+      return made(await tinyPng());
+    };
+    const other = new FakeUpstream("other");
+    const service = await startTestService({ providers: [upstream, other] });
+    const consent = { "x-imgbatch-max-cost": "1" };
+    const { id } = await service.submit({ model: MODEL, items: items(3) }, consent);
+    expect(await service.until(id)).toMatchObject({ success_count: 2, fail_count: 1 });
+    expect([upstream.requests.length, other.requests.length]).toEqual([3, 0]);
+    const [lost] = (await service.items(id)).filter(({ status }) => status === "failed");
+    const message = expect.stringContaining("It is not asked for again, because it may be paid already.");
+    expect(lost).toMatchObject({
+      error: { code: "OUTCOME_UNKNOWN", message },
+      notes: [expect.stringContaining("may be billed")],
+      may_be_billed: 0.0335,
+    });
+    await service.expectBooks();
+  });
+
+  it("[UNKNOWN-2] an upstream that takes a key is asked again with it after a lost answer, and nothing is marked", async () => {
+    const upstream = new FakeUpstream("vendor", { isRepeatable: true });
+    const keys = new Map<string, (string | undefined)[]>();
+    upstream.answer = async ({ prompt, repeatKey }) => {
+      keys.set(prompt, [...(keys.get(prompt) ?? []), repeatKey]);
+      if (keys.get(prompt)?.length === 1) throw troubled("ambiguous");
+      return made(await tinyPng());
+    };
+    const clock = new FakeClock();
+    const service = await start([upstream], { clock });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 2 });
+    const [one, two] = [...keys.values()];
+    expect([one?.length, two?.length, new Set(one).size, new Set(two).size]).toEqual([2, 2, 1, 1]);
+    expect(one?.[0]).not.toBe(two?.[0]);
+    expect(JSON.stringify(await service.items(id))).not.toContain(MARK);
   });
 
   it("[HEALTH-6] a refusal is final, and never given to another provider", async () => {

@@ -41,7 +41,7 @@ export const command: CommandDetails = {
   ],
   examples: ["imgbatch doctor", "imgbatch doctor --upstream google", "imgbatch doctor --json"],
   notes: [
-    "A stranger may have written imgbatch.config.json of a directory: before its addresses, programs, secret variables or storage are used, commands ask you to read it and to agree once. A changed file asks again; one that --config names needs no consent.",
+    "A stranger may have written imgbatch.config.json of a directory: before a command uses it, you have to read it and to agree once. A changed file asks again. Presets, the names and concurrency of providers, and limits below the defaults need no consent; a file that --config names needs none either.",
   ],
   exits: ["auth", "money", "conflict", "temporary", "saving"],
   run,

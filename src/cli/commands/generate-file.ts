@@ -27,7 +27,7 @@ import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { expectedLimits, withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { failureLines, paidTwiceNote } from "../finish-run.ts";
+import { failureLines, paidTwiceNote, unknownOutcomeNote } from "../finish-run.ts";
 import { stopReason } from "../interruption.ts";
 import { flagOf, flagOption, usdOption } from "../options.ts";
 import { type Judgement, judgeFailed } from "../output/batches.ts";
@@ -224,13 +224,16 @@ function describeMany(
   const { cost, lines, stop, keptCount, hasRetry } = outcome;
   const success = lines.filter((line) => line.files.length > 0).length;
   const failures = lines.filter((line) => line.error !== undefined);
+  const unknown = failures.filter((line) => stands(line, "unknown")).length;
   const counts = {
     total: lines.length,
     success,
     failed: failures.length,
+    unknown,
     pending: lines.length - success - failures.length,
   };
-  for (const line of [...failureLines(lines), ...paidTwiceNote(lines, dir)]) output.note(line);
+  for (const line of [...failureLines(lines), ...paidTwiceNote(lines, dir), ...unknownOutcomeNote(lines)])
+    output.note(line);
   const { exitCode, error } = judgeImages(outcome, counts);
   const failure = exitCode === EXIT_CODES.temporary.code ? outcome.failure : null;
   if (error !== null && stop !== null) {
@@ -240,7 +243,8 @@ function describeMany(
   const parts = [
     `${success} of ${lines.length} images on disk`,
     ...(keptCount > 0 ? [`${success - keptCount} of them made now`] : []),
-    ...(counts.failed > 0 ? [`${counts.failed} failed`] : []),
+    ...(counts.failed > unknown ? [`${counts.failed - unknown} failed`] : []),
+    ...(unknown > 0 ? [`${unknown} unknown`] : []),
     ...(counts.pending > 0 ? [`${counts.pending} not requested yet`] : []),
     ...(cost === null || cost.isPlay ? [] : [`${costText(cost)} now`]),
   ];
@@ -271,6 +275,7 @@ interface Counts {
   total: number;
   success: number;
   failed: number;
+  unknown: number;
 }
 
 /**
@@ -284,7 +289,7 @@ function judgeImages(outcome: EndedImages, counts: Counts): Judgement {
     return { exitCode: exitCodeOf(stop), error };
   }
   if (counts.failed === 0) return { exitCode: EXIT_CODES.ok.code, error: null };
-  const failed = judgeFailed(counts.success === 0 ? "noImages" : "someFailed", counts);
+  const failed = judgeFailed(counts.success + counts.unknown === 0 ? "noImages" : "someFailed", counts);
   const codes = lines.flatMap((line) => line.error?.code ?? []) as ErrorCode[];
   const [first] = codes;
   if (first !== undefined && codes.every((code) => errorEntry(code).exit === "temporary")) {

@@ -25,6 +25,7 @@ import {
   reportOptions,
   running,
   unitCostOption,
+  unknownOption,
   upstreamOption,
 } from "./shared-options.ts";
 
@@ -58,6 +59,7 @@ export const command: CommandDetails = {
     },
     maxCostOption,
     unitCostOption,
+    unknownOption,
     { flags: "--force", description: "replace an existing file" },
     {
       flags: "--file <file>",

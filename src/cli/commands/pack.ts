@@ -1,4 +1,3 @@
-import { createReadStream } from "node:fs";
 import { lstat, readFile, realpath } from "node:fs/promises";
 import { basename, dirname, extname, join, relative, resolve, sep } from "node:path";
 import { Readable } from "node:stream";
@@ -6,7 +5,7 @@ import { ZipFile } from "yazl";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readImageHeader } from "../../contract/image-formats.ts";
-import { writeFileDurably } from "../../kernel/files.ts";
+import { regularFilePieces, writeFileDurably } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { counted, formatSize } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
@@ -223,11 +222,12 @@ function addEntries(
       return Readable.from([await read()], { objectMode: false });
     });
   // A download has none: its results have the prompts.
-  if (input.at(0) !== undefined) add(INPUT_FILE, async () => createReadStream(join(dir, INPUT_FILE)));
+  if (input.at(0) !== undefined)
+    add(INPUT_FILE, async () => Readable.from(regularFilePieces(join(dir, INPUT_FILE))));
   add(RESULTS_FILE, async () =>
     contents.isPreview
       ? textStream(previewResults(dir, contents))
-      : createReadStream(join(dir, RESULTS_FILE)),
+      : Readable.from(regularFilePieces(join(dir, RESULTS_FILE))),
   );
   add(GALLERY_FILE, async () => {
     output.progress("writing the contact sheet");
@@ -258,7 +258,7 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024;
 
 /** The results of the run, with the facts of the previews. */
 async function* previewResults(dir: string, contents: Contents): AsyncGenerator<string> {
-  const lines = readLines(createReadStream(join(dir, RESULTS_FILE)), MAX_LINE_BYTES);
+  const lines = readLines(regularFilePieces(join(dir, RESULTS_FILE)), MAX_LINE_BYTES);
   for await (const { text } of lines) {
     const line = JSON.parse(text) as ResultLine;
     yield `${JSON.stringify({ ...line, files: line.files.map((file) => inZip(file, contents)) })}\n`;

@@ -135,6 +135,11 @@ const COMMANDS: readonly CommandEntry[] = [
     load: async () => (await import("./completion.ts")).completionOf(loadCommands),
   },
   {
+    name: "budget",
+    summary: "set how much real money may be spent in a day or a month, and show what is spent",
+    load: async () => (await import("./budget.ts")).command,
+  },
+  {
     name: "admin",
     summary: "manage the accounts, keys and money of a data directory; check, back up and move it",
     load: async () => (await import("./admin.ts")).command,

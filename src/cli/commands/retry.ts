@@ -153,6 +153,7 @@ async function retry(
   }
   if (plan.refused > 0) reporter.note(refusedNote(plan.refused));
   if (plan.missing > 0) reporter.note(missingNote(plan.missing));
+  if (plan.undecided > 0) reporter.note(undecidedNote(plan.undecided));
   if (plan.unknownHere > 0 && options.withLost) reporter.note(paidAgainNote(plan.unknownHere));
   const consentOf = await consentTo(images);
   return finish(await send({ ...work, consentOf }, { added: plan.added }));
@@ -200,15 +201,26 @@ function missingNote(count: number): string {
   return `${have} not failed: left out`;
 }
 
+function undecidedNote(count: number): string {
+  const have = count === 1 ? "1 image has" : `${count} images have`;
+  return `${have} no known outcome and may be paid: left out (--include-lost makes such images again)`;
+}
+
 function paidAgainNote(count: number): string {
   return `${counted(count, "image")} of batches that are not known here: paid again if the other service still runs`;
 }
 
-function nothingNotes({ refused, unknown, missing }: Awaited<ReturnType<typeof planRetry>>): string[] {
+function nothingNotes({
+  refused,
+  unknown,
+  missing,
+  undecided,
+}: Awaited<ReturnType<typeof planRetry>>): string[] {
   return [
     ...(refused > 0 ? [refusedNote(refused)] : []),
     ...(unknown > 0 ? [`the prompts of ${unknown} failed images are not in this directory`] : []),
     ...(missing > 0 ? [missingNote(missing)] : []),
+    ...(undecided > 0 ? [undecidedNote(undecided)] : []),
     "nothing to retry",
   ];
 }

@@ -1,5 +1,6 @@
 import { VENDOR_NAMES } from "../../config/vendors.ts";
 import type { ExitName } from "../../contract/errors.ts";
+import { UNKNOWN_OUTCOMES } from "../../contract/limits.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";
 import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import type { Allowance } from "../../runs/standing.ts";
@@ -80,12 +81,20 @@ export const unitCostOption: OptionSpec = {
   flags: "--unit-cost <usd>",
   description: "price of an image, if the service does not publish it, or the model has none here",
 };
+export const unknownOption: OptionSpec = {
+  flags: "--unknown <rule>",
+  description:
+    "when the answer to a paid request was lost: stop asks nobody again until `retry --include-lost`; once sends one more request, and marks the image",
+  default: "stop, or limits.unknownOutcome of the configuration",
+  choices: UNKNOWN_OUTCOMES,
+};
 /** The options that `submit` and `retry` share. */
 export const runOptions: readonly OptionSpec[] = [
   timeoutOption,
   intervalOption,
   maxCostOption,
   unitCostOption,
+  unknownOption,
   {
     flags: "--allow-failures <n|p%>",
     description: "exit 0 with up to this many failed images",

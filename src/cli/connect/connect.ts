@@ -7,7 +7,7 @@ import { dataDirectoryOf, type PricedModel } from "../../config/paths.ts";
 import type { Config } from "../../config/schema.ts";
 import { identityOf, keyProblem, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { DEFAULT_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
+import { DEFAULT_LIMITS, type Limits, UNKNOWN_OUTCOMES, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { named } from "../../contract/waiting.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
 import type { Attempt, Http } from "../../http/http.ts";
@@ -19,7 +19,7 @@ import { PRESETS } from "../../providers/catalogue/catalogue.ts";
 import { EMBEDDED, keyFingerprint } from "../../runs/directory/run-service.ts";
 import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext, Output } from "../command.ts";
-import { type GlobalOptions, textOption, usdOption } from "../options.ts";
+import { choiceOption, type GlobalOptions, textOption, usdOption } from "../options.ts";
 import { readAll, type Terminal } from "../terminal.ts";
 import type {
   ConnectedService,
@@ -50,6 +50,10 @@ export async function openService(
   const { output, signal, cwd } = surroundings;
   const { environment, config, dataDirectory, baseUrl } = await settingsOf(global, needs, cwd);
   if (baseUrl === null) return connectEmbedded({ config, dataDirectory, needs, output, signal });
+  if (needs.unknownOutcome !== undefined) {
+    const message = `--unknown is for the service inside imgbatch, and this command talks to ${baseUrl}, which has a rule of its own (limits.unknownOutcome).`;
+    throw new ImgbatchError("USAGE", message, { param: "--unknown" });
+  }
 
   const running = await findRunning(dataDirectory);
   const own = running?.baseUrl === baseUrl ? running : null;
@@ -233,7 +237,9 @@ export async function withService<T>(
   work: (service: ConnectedService) => Promise<T>,
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
-    const connection = await context.connect({ ...needs, priced: pricedModel(context) }, context.signal);
+    const unknownOutcome = choiceOption(context.options, "unknown", UNKNOWN_OUTCOMES);
+    const all = { ...needs, priced: pricedModel(context), unknownOutcome };
+    const connection = await context.connect(all, context.signal);
     try {
       return await work(toService(connection, context));
     } catch (error) {

@@ -1,5 +1,6 @@
 import type { PricedModel } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
+import type { UnknownOutcome } from "../../contract/limits.ts";
 import type { RunService } from "../../runs/directory/run-service.ts";
 
 /** The upstream that the images of a command come from, on the embedded service. */
@@ -23,6 +24,8 @@ export interface ServiceNeeds {
   upstream?: UpstreamChoice | null;
   /** The model of `--unit-cost`. */
   priced?: PricedModel | null;
+  /** What `--unknown` says of paid requests whose answers are lost. Default: the rule of the configuration. */
+  unknownOutcome?: UnknownOutcome | undefined;
 }
 
 export interface DisabledProvider {

@@ -62,6 +62,11 @@ export async function connectEmbedded(
     const running = await findRunning(dataDirectory);
     if (running && (running.workers || !needs.workers)) {
       if (wantsImages) requireSameProviders(embedding, running.providers);
+      if (needs.unknownOutcome !== undefined) {
+        const message = `--unknown: the service of another process works on ${dataDirectory}, by a rule of its own.`;
+        const advice = "run the same command again once the other one has ended, or leave out --unknown";
+        throw new ImgbatchError("DATA_DIRECTORY_IN_USE", message, { advice });
+      }
       const { baseUrl, apiKey, confirm, providers, endsWithCommand } = running;
       const disabled = () => disabledOf(providers);
       const noteDrawings = drawingsNote(embedding, providers);
@@ -79,7 +84,7 @@ export async function connectEmbedded(
       };
     }
     requireLocalStorage(embedding.config);
-    const config = embedding.config ?? (await defaultConfig());
+    const config = withRule(embedding.config ?? (await defaultConfig()), needs);
     if (wantsImages) requireKeys(config);
     const providers = config.providers.map(identityOf);
     const noteDrawings = drawingsNote(embedding, providers);
@@ -92,6 +97,10 @@ export async function connectEmbedded(
     }
     await clock.sleep(OWNER_POLL_MS, signal);
   }
+}
+
+function withRule(config: Config, { unknownOutcome }: ServiceNeeds): Config {
+  return unknownOutcome === undefined ? config : { ...config, limits: { ...config.limits, unknownOutcome } };
 }
 
 /** How often a command says again which batches it names. The service waits three times as long. */

@@ -126,6 +126,10 @@ export function configChoice({
     "storage.blobs": textOption(options, "blobs"),
     replay,
     "storage.s3.endpoint": textOption(options, "s3Endpoint"),
+    "storage.s3.region": textOption(options, "s3Region"),
+    "server.host": textOption(options, "host"),
+    "server.port": textOption(options, "port"),
+    "vendor.preset": textOption(options, "vendor"),
   };
   return {
     file: global.config,

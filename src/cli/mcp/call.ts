@@ -105,12 +105,13 @@ export async function runLine(session: Session, line: Line, tell: (text: string)
     if (http === null) throw new ImgbatchError("INTERNAL", "A call reserves money before it has a service.");
     return http;
   };
-  if (pays !== undefined) inner.purse = spending.purseFor(pays, connected);
+  const purse = pays === undefined ? null : spending.purseFor(pays, connected);
+  if (purse !== null) inner.purse = purse;
   let result: CommandResult | null = null;
   try {
     result = (await COMMANDS[name].run?.(inner)) ?? null;
   } finally {
-    if (pays !== undefined && http !== null) await spending.settle(pays, http, madeBy(result));
+    await purse?.settle(madeBy(result));
   }
   if (result === null) throw new ImgbatchError("INTERNAL", `There is no command ${name}.`);
   const { json, exitCode = 0, next = null } = result;

@@ -6,13 +6,15 @@ import { finished } from "node:stream/promises";
 import { McpServer, type ServerContext } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
 import { upstreamName } from "../../config/load.ts";
-import { agreementsFile, dataDirectoryOf, NO_CONFIG_FILE } from "../../config/paths.ts";
+import { agreementsFile, cacheDirectory, dataDirectoryOf, NO_CONFIG_FILE } from "../../config/paths.ts";
 import { DATA_FILES } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
+import { confineWrites } from "../../kernel/files.ts";
 import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { microsToDecimal, microsToNumber, upToCents } from "../../kernel/money.ts";
 import { readVersion } from "../../kernel/package-file.ts";
+import { formatBytes } from "../../kernel/text.ts";
 import type { CommandContext } from "../command.ts";
 import { openService } from "../connect/connect.ts";
 import type { ServiceConnection, ServiceNeeds } from "../connect/connection.ts";
@@ -29,18 +31,20 @@ const INSTRUCTIONS = `imgbatch makes images in bulk. Write prompts into a JSONL 
 /** Serves the Model Context Protocol on standard input and output until the client closes its end, or a signal comes. */
 export async function serveMcp(context: CommandContext): Promise<void> {
   const closing = new AbortController();
-  const { session, service } = await openSession(context, closing.signal);
+  const { session, service, dataDirectory } = await openSession(context, closing.signal);
   const calls = new Map<string, Promise<CallResult>>();
-  const input = Readable.from(context.stdin());
+  const input = Readable.from(boundedLines(context.stdin()));
   const transport = new StdioServerTransport(input, lineWriter(context));
-  const closed = new Promise<void>((resolve) => {
+  const closed = new Promise<void>((resolve, reject) => {
     const close = transport.close.bind(transport);
     transport.close = () => close().finally(resolve);
     // An input that a signal ends does not end for the transport.
-    finished(input).catch(resolve);
+    finished(input).catch((error) => (error instanceof LineTooLong ? reject(error) : resolve()));
   });
+  closed.catch(() => {});
   const onerror = (error: Error) => context.output.detail(`mcp: ${error.message}`);
   const handle = serveStdio(() => createServer(session, calls), { transport, onerror });
+  confineWrites([session.context.cwd, dataDirectory, cacheDirectory()]);
   try {
     await Promise.race([closed, service.failed]);
   } finally {
@@ -51,8 +55,32 @@ export async function serveMcp(context: CommandContext): Promise<void> {
     await handle.close();
     input.destroy();
     await service.close();
+    confineWrites(null);
   }
 }
+
+/** The bytes of a message. Prompts of any number are in files. */
+const MOST_LINE_BYTES = 8 * 1024 * 1024;
+
+class LineTooLong extends ImgbatchError {}
+
+/** Passes on what the client sends. Throws for a message without end: what follows it is not known. */
+async function* boundedLines(stdin: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let bytes = 0;
+  for await (const chunk of stdin) {
+    const end = chunk.lastIndexOf(NEWLINE);
+    bytes = end < 0 ? bytes + chunk.length : chunk.length - end - 1;
+    if (bytes > MOST_LINE_BYTES) {
+      const message = `The client sent a message of more than ${formatBytes(MOST_LINE_BYTES)}; the connection is closed.`;
+      throw new LineTooLong("INVALID_INPUT", message, {
+        advice: "write the prompts into a file and name it",
+      });
+    }
+    yield chunk;
+  }
+}
+
+const NEWLINE = 0x0a;
 
 /** Throws `USAGE` for wrong options. */
 async function openSession(context: CommandContext, closing: AbortSignal) {
@@ -103,7 +131,7 @@ async function openSession(context: CommandContext, closing: AbortSignal) {
     },
     closing,
   };
-  return { session, service };
+  return { session, service, dataDirectory };
 }
 
 /** The errors that leave what was made to be fetched: a key is missing, or another service has the data directory. */

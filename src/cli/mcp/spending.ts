@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
@@ -16,13 +17,19 @@ import type { Purse } from "../command.ts";
 
 const micros = z.int().min(0);
 
+/** What a call has set aside for requests whose outcome is not recorded yet. */
+const reservationSchema = z.object({
+  id: z.string(),
+  micros,
+  /** The batches that the directory had before, which others have made. */
+  earlier: z.array(z.string()),
+});
+type Reservation = z.infer<typeof reservationSchema>;
+
 /** What agents have spent on a run, in micro-dollars. */
 const spentSchema = z.object({
   directory: z.string(),
-  /** For requests whose outcome is not recorded below. */
-  reserved: micros,
-  /** The batches that the directory had before, which others have made. */
-  earlier: z.array(z.string()),
+  reservations: z.array(reservationSchema),
   /** What each batch holds, or has cost at its end. */
   batches: z.array(z.object({ id: z.string(), micros, has_ended: z.boolean() })),
   /** What images without batches have cost. */
@@ -58,6 +65,15 @@ interface MadeImages {
   failures: readonly string[];
 }
 
+/** The purse of a call. */
+interface CallPurse extends Purse {
+  /**
+   * Records the outcome of the call, which has ended. It frees what this call has reserved, and nothing of another call. `made`: the outcome of a
+   * call without batches; null after an error, which leaves its requests in doubt.
+   */
+  settle(made: MadeImages | null): Promise<void>;
+}
+
 /**
  * What agents spend with `imgbatch mcp --max-cost`: of each batch what it holds, and at its end what it has cost; of images
  * without batches their price. An amount is on disk before the first request leaves, and stays there after a kill until the
@@ -66,6 +82,8 @@ interface MadeImages {
 export class Spending {
   readonly #options: SpendingOptions;
   readonly #directory: string;
+  /** The reservations of calls of this process that have not ended. */
+  readonly #live = new Set<string>();
 
   constructor(options: SpendingOptions) {
     this.#options = options;
@@ -77,43 +95,43 @@ export class Spending {
   }
 
   /** The purse of a call that works in a run's directory. `http` gives the service, once the call is connected. */
-  purseFor(directory: string, http: () => Http): Purse {
+  purseFor(directory: string, http: () => Http): CallPurse {
+    let own: string | null = null;
     return {
       reserve: async ({ micros: wanted, images }) => {
-        if (wanted === 0) return;
+        const known = (await this.#read()).find((run) => run.directory === directory);
+        if (wanted === 0 && !known?.reservations.some((each) => !this.#live.has(each.id))) return;
+        const id = randomUUID();
         await this.#change(async (runs) => {
           const run = runOf(runs, directory);
           const state = await readRunState(directory);
-          await takeIn(run, state, http());
+          // The caller has the lock of the run: a reservation of no living call is that of a killed one. What it has left in
+          // doubt is asked for again now, but for images that have come meanwhile.
+          const left = run.reservations.filter((each) => each.id === own || !this.#live.has(each.id));
+          for (const reservation of left) await takeIn(run, reservation, state, http());
           await refresh(runs, http());
-          // What a killed call has left in doubt is asked for again now, but for images that have come meanwhile.
-          if (state?.kind === "realtime") run.charged += Math.max(0, run.reserved - wanted);
-          run.reserved = 0;
+          const inDoubt = left.reduce((sum, each) => sum + each.micros, 0);
+          if (state?.kind === "realtime") run.charged += Math.max(0, inDoubt - wanted);
+          run.reservations = run.reservations.filter((each) => !left.includes(each));
+          if (wanted === 0) return;
           this.#requireWithin(sumOf(runs), wanted, images);
-          run.reserved = wanted;
-          run.earlier = idsOf(state).filter((id) => !run.batches.some((batch) => batch.id === id));
+          const earlier = idsOf(state).filter((batch) => !run.batches.some((each) => each.id === batch));
+          run.reservations.push({ id, micros: wanted, earlier });
+          this.#live.add(id);
         });
+        own = wanted === 0 ? null : id;
+      },
+      settle: async (made) => {
+        if (own === null) return;
+        const id = own;
+        own = null;
+        try {
+          await this.#change((runs) => settle(runOf(runs, directory), id, http(), made));
+        } finally {
+          this.#live.delete(id);
+        }
       },
     };
-  }
-
-  /**
-   * Records the outcome of a call in a run's directory that has ended. `made`: that of a call without batches; null after an
-   * error, which leaves its requests in doubt.
-   */
-  async settle(directory: string, http: Http, made: MadeImages | null): Promise<void> {
-    if (!(await this.#read()).some((run) => run.directory === directory && run.reserved > 0)) return;
-    await this.#change(async (runs) => {
-      const run = runOf(runs, directory);
-      const state = await readRunState(directory);
-      if (state?.kind !== "realtime") return takeIn(run, state, http);
-      if (made === null) return;
-      const inDoubt = made.failures.filter(mayBePaid).length;
-      // Nothing had to be asked for: what an earlier call has left in doubt is here, and was paid.
-      const cost = made.micros === 0 && made.failures.length === 0 ? run.reserved : made.micros;
-      run.charged += cost;
-      run.reserved = inDoubt === 0 ? 0 : Math.max(0, run.reserved - cost);
-    });
   }
 
   /** Returns the budget as it is now. `http`: null without a service, when what batches hold is taken as it was last seen. */
@@ -180,7 +198,7 @@ export class Spending {
 function runOf(runs: Spent[], directory: string): Spent {
   const known = runs.find((run) => run.directory === directory);
   if (known !== undefined) return known;
-  const run: Spent = { directory, reserved: 0, earlier: [], batches: [], charged: 0 };
+  const run: Spent = { directory, reservations: [], batches: [], charged: 0 };
   runs.push(run);
   return run;
 }
@@ -188,24 +206,44 @@ function runOf(runs: Spent[], directory: string): Spent {
 const isOpen = ({ batches }: Spent) => batches.some((batch) => !batch.has_ended);
 
 function sumOf(runs: readonly Spent[]): number {
-  const ofRun = ({ reserved, charged, batches }: Spent) =>
-    batches.reduce((sum, batch) => sum + batch.micros, reserved + charged);
+  const ofRun = ({ reservations, charged, batches }: Spent) =>
+    [...reservations, ...batches].reduce((sum, { micros }) => sum + micros, charged);
   return runs.reduce((sum, run) => sum + ofRun(run), 0);
 }
 
 const idsOf = (state: RunState | null) => (state?.batches ?? []).flatMap(({ id }) => id ?? []);
 
+/** Records in a run the outcome of the call that made a reservation. Another call may have taken the reservation over. */
+async function settle(run: Spent, id: string, http: Http, made: MadeImages | null): Promise<void> {
+  const reservation = run.reservations.find((each) => each.id === id);
+  if (reservation === undefined) return;
+  const state = await readRunState(run.directory);
+  if (state?.kind !== "realtime") await takeIn(run, reservation, state, http);
+  else if (made !== null) {
+    run.charged += made.micros;
+    const isInDoubt = made.failures.some(mayBePaid);
+    reservation.micros = isInDoubt ? Math.max(0, reservation.micros - made.micros) : 0;
+  }
+  run.reservations = run.reservations.filter((each) => each.micros > 0);
+}
+
 /** Moves what is reserved to the batches that were made for it. What is left is for those whose answers are not known. */
-async function takeIn(run: Spent, state: RunState | null, http: Http): Promise<void> {
-  if (run.reserved === 0 || state?.kind === "realtime") return;
-  const isKnown = (id: string) => run.earlier.includes(id) || run.batches.some((batch) => batch.id === id);
+async function takeIn(
+  run: Spent,
+  reservation: Reservation,
+  state: RunState | null,
+  http: Http,
+): Promise<void> {
+  if (state?.kind === "realtime") return;
+  const isKnown = (id: string) =>
+    reservation.earlier.includes(id) || run.batches.some((batch) => batch.id === id);
   for (const id of idsOf(state).filter((each) => !isKnown(each))) {
-    const batch = (await amountOf(http, id)) ?? { micros: run.reserved, has_ended: false };
+    const batch = (await amountOf(http, id)) ?? { micros: reservation.micros, has_ended: false };
     run.batches.push({ id, ...batch });
-    run.reserved = Math.max(0, run.reserved - batch.micros);
+    reservation.micros = Math.max(0, reservation.micros - batch.micros);
   }
   const isUnsent = state?.batches.some(({ id, refused }) => id === null && refused !== true) ?? false;
-  if (!isUnsent) run.reserved = 0;
+  if (!isUnsent) reservation.micros = 0;
 }
 
 /** Asks for the batches that have not ended. One that cannot be asked for keeps its amount. */

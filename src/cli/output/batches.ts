@@ -31,11 +31,13 @@ export function judgeBatches(counts: Counts, batches: readonly Batch[], allowanc
 /** The judgement when images failed: none of them was made (`noImages`), or too few (`someFailed`). */
 export function judgeFailed(
   name: "noImages" | "someFailed",
-  counts: Pick<Counts, "total" | "failed">,
+  counts: Pick<Counts, "total" | "failed" | "unknown">,
   problems: readonly string[] = [],
 ): Judgement {
   const code = name === "noImages" ? "NO_IMAGES" : "ITEMS_FAILED";
-  const message = [`${counts.failed} of ${counts.total} images failed`, ...problems].join("; ");
+  const { total, failed, unknown = 0 } = counts;
+  const lost = unknown === 0 ? "" : ` (the answers for ${unknown} of them were lost)`;
+  const message = [`${failed} of ${total} images failed${lost}`, ...problems].join("; ");
   return { exitCode: EXIT_CODES[name].code, error: { code, message } };
 }
 

@@ -213,6 +213,8 @@ export function adviceFor(error: ImgbatchError, typed: Typed): string {
   if (error.advice !== undefined) return error.advice;
   if (isOutOfCapacity(error)) return NO_CAPACITY_ADVICE;
   const { code } = error;
+  if (error.message.startsWith("The budget") && errorEntry(code).exit === "money")
+    return `${programName()} budget shows what is spent; ${programName()} budget AMOUNT/month sets another one`;
   const byKind = adviceByKind(error, typed, textOf(again, typed));
   if (byKind !== null) return `${typed.paysAgain && code === "NETWORK" ? UNBILLED : ""}${byKind}`;
   const advice = (typed.paysAgain ? PAID_AGAIN[code] : undefined) ?? ADVICE[code];

@@ -86,17 +86,18 @@ const STEPS: Readonly<Record<ReturnType<typeof repairsOf>[number]["kind"], Step>
       : "run the same command again, later: nothing is paid twice",
   retryHere: ({ remake, shownDir }, where) =>
     remake === null ? submittedElsewhere() : goingOnHere(where, shownDir),
-  retryLost: ({ remake, shownDir }, where) => {
+  retryLost: ({ lines, remake, shownDir }, where) => {
     if (remake === null) return submittedElsewhere();
     const retry = nextCommand(where, "retry", { flag: "--include-lost" }, shownDir);
-    return `${retry} makes the lost images again, which is paid again`;
+    const isUnknown = lines.some((line) => stands(line, "unknown"));
+    return `${retry} makes the ${isUnknown ? "images of lost answers" : "lost images"} again, which is paid again`;
   },
   retry: (run, where) => {
     const { lines, hasRetry, remake, shownDir } = run;
     if (!hasRetry) return null;
     if (remake === "generate") return recordStep(run) ?? lookThenRemake(run, where);
     const retry = nextCommand(where, "retry", shownDir);
-    if (!lines.some((line) => stands(line, "later", "lost"))) return retry;
+    if (!lines.some((line) => stands(line, "unknown", "later", "lost"))) return retry;
     return remake === null ? null : `${retry} sends the failed images`;
   },
   edit: (run, where) => {

@@ -113,6 +113,7 @@ export function finishItem(
       outputs.push({ itemId, batchId, imageIndex, blobKey, ...stored, ...facts, entryName: null });
     }
     const mimeType = made.images[0]?.facts.mimeType ?? null;
+    const { id, batchId, leaseToken, maybePaid } = item;
     const facts = {
       mimeType,
       imageCount: outputs.length,
@@ -122,8 +123,8 @@ export function finishItem(
       usage,
       answer,
       error: null,
+      maybePaid,
     };
-    const { id, batchId, leaseToken } = item;
     const outcome = { id, leaseToken, status: "success" as const, ...facts, finishedAtMs: nowMs() };
     const call = lastCallFor(batch, item, outputs.length, usage);
     const { isOurs } = await deps.finishes.add(batchId, { ...outcome, batchId, outputs, call });
@@ -164,6 +165,15 @@ async function recordAll(tx: Transaction, finishes: readonly Finish[]): Promise<
   );
   const isOurs = new Set(ours);
   return finishes.map((finish) => ({ isOurs: isOurs.has(finish) }));
+}
+
+/** Why a person has to decide about an item: the answer of a paid request was lost. */
+const NOT_AGAIN = "It is not asked for again, because it may be paid already.";
+
+/** Returns the failure of an item of which a request was sent that may be paid, for the reason that is given. */
+export function unknownOutcome(why: Pick<ItemError, "message" | "source" | "said">): ItemError {
+  const { message, source, said } = why;
+  return { code: "OUTCOME_UNKNOWN", message: `${message} ${NOT_AGAIN}`, source, ...(said ? { said } : {}) };
 }
 
 /** Why an item failed for good, with the model that said so and what its upstream answered. */
@@ -207,7 +217,9 @@ export async function failLeased(
   const made = { mimeType: null, imageCount: 0, modelVersion, seed: null, notes: [], usage: null };
   const answer = storedAnswer(failure.answer);
   const { id, leaseToken } = item;
-  const outcome = { id, leaseToken, status: "failed" as const, ...made, answer, error, finishedAtMs: nowMs };
+  const maybePaid = code === "OUTCOME_UNKNOWN" && item.maybePaid === "no" ? "once" : item.maybePaid;
+  const marks = { error, maybePaid, finishedAtMs: nowMs };
+  const outcome = { id, leaseToken, status: "failed" as const, ...made, answer, ...marks };
   if ((await tx.items.finish([outcome])).length === 0) return { isOurs: false };
   await tx.batches.addCounts({ id: item.batchId, success: 0, fail: 1 });
   await recordItemCall(tx, batch, item, nowMs);

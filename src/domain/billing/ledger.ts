@@ -2,6 +2,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { amountText } from "../../kernel/money.ts";
 import type { Transaction } from "../ports/stores.ts";
 import type { AccountRecord, BatchRecord, LedgerEntry } from "../records.ts";
+import { requireBudget } from "./budget.ts";
 
 type Movement = Pick<LedgerEntry, "requestId" | "accountId" | "batchId" | "kind" | "amountMicroUsd">;
 
@@ -89,9 +90,16 @@ export async function takeBack(
   await moveMoney(tx, { requestId: `${kind}:${id}`, accountId, batchId, kind, amountMicroUsd }, nowMs);
 }
 
-/** Takes the hold of a new batch out of its account's balance. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE`. */
+/** Takes the hold of a new batch out of its account's balance. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE`, also above a budget. */
 export async function placeHold(tx: Transaction, batch: BatchRecord, nowMs: number): Promise<void> {
   const amountMicroUsd = batch.holdMicroUsd;
+  const { accountId, provider } = batch;
+  await requireBudget(
+    tx,
+    { accountId, provider, amountMicroUsd },
+    nowMs,
+    (message) => new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE", message),
+  );
   await moveMoney(
     tx,
     { ...movementOf(batch, "hold"), amountMicroUsd },

@@ -3,7 +3,7 @@ import type { SizeTier } from "../../contract/image-formats.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { formatUsd, multiplyToMicros } from "../../kernel/money.ts";
-import { openRealAccount } from "../accounts.ts";
+import { DEFAULT_ACCOUNT, openRealAccount } from "../accounts.ts";
 import { type GroupEntry, imagePriceUsd, isPaid, type ModelEntry, type Offer } from "../models.ts";
 import type { ImageProvider } from "../ports/image-provider.ts";
 import type { Stores } from "../ports/stores.ts";
@@ -81,20 +81,20 @@ export interface Payer {
 
 /**
  * Returns the factor on the price of an offer for an account. Free upstreams cost nothing. Beside upstreams, drawings cost
- * play money only.
+ * play money only. The default account never pays for drawings with real money, which it has if an upstream came first.
  */
 export function rateFor(
   { provider, rateMultiplier, isBesideUpstreams }: Offer,
-  { isPlay }: Pick<AccountRecord, "isPlay">,
+  { isPlay, name }: Pick<AccountRecord, "isPlay" | "name">,
 ): number {
   const isFree = provider.upstream
     ? !isPaid(provider) || provider.upstream.isPaidApart
-    : isBesideUpstreams && !isPlay;
+    : !isPlay && (isBesideUpstreams || name === DEFAULT_ACCOUNT);
   return isFree ? 0 : rateMultiplier;
 }
 
 /** Whether the images of an offer are drawings that cost an account no real money: play money, or nothing. */
-export function isPlayMoney(offer: Offer, account: Pick<AccountRecord, "isPlay">): boolean {
+export function isPlayMoney(offer: Offer, account: Pick<AccountRecord, "isPlay" | "name">): boolean {
   if (offer.provider.upstream !== undefined) return false;
   return account.isPlay || rateFor(offer, account) === 0;
 }

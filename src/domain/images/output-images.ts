@@ -1,3 +1,4 @@
+import { shownSize } from "../../contract/image-formats.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
 import {
   type GeneratedImages,
@@ -10,7 +11,7 @@ import {
 const LIMITS = { maxPixels: 64 * 2 ** 20 };
 const MAX_OUTPUT_BYTES = 64 * 2 ** 20;
 
-/** An image that a provider made, and the facts that its bytes show. */
+/** An image that a provider made, and the facts that its bytes show. Width and height are those in which it is shown. */
 export interface MadeImage<Image extends Buffer | LargeImage = Buffer | LargeImage> {
   image: Image;
   facts: ImageFacts;
@@ -46,7 +47,8 @@ export async function readOutput(
     if (image.length > MAX_OUTPUT_BYTES) throw unusable(`they are ${image.length} bytes, more than 64 MiB`);
     try {
       const facts = await lendImage(image, (bytes) => inspector.inspect(bytes, LIMITS));
-      made.push({ image, facts });
+      const { mimeType, decodedPixels } = facts;
+      made.push({ image, facts: { mimeType, decodedPixels, ...shownSize(facts) } });
     } catch (error) {
       throw error instanceof InvalidImageError ? unusable(error.message, error) : error;
     }

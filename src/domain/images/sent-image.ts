@@ -1,4 +1,4 @@
-import type { ImageMimeType, SizePx } from "../../contract/image-formats.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { type Base64Rules, isBase64 } from "../../kernel/base64.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
@@ -143,9 +143,4 @@ export class InputImages {
     }
     return facts;
   }
-}
-
-/** A photo that was taken upright can be stored on its side; the size as displayed counts. */
-export function shownSize({ widthPx, heightPx, isTurned }: ImageFacts): SizePx {
-  return isTurned ? { widthPx: heightPx, heightPx: widthPx } : { widthPx, heightPx };
 }

@@ -243,6 +243,7 @@ export interface FinishedItem
     | "seed"
     | "notes"
     | "usage"
+    | "maybePaid"
     | "answer"
   > {
   leaseToken: string;

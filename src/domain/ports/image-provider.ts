@@ -43,6 +43,8 @@ export interface ImageRequest {
   /** The quality whose price counts when none was asked for. Left out: the model has none. */
   defaultQuality?: string | undefined;
   origin: RequestOrigin;
+  /** The same for each request for this image, and for no other. An upstream that takes it makes the image once. Left out: none. */
+  repeatKey?: string;
   /** Left out: the request says no more than the other fields. */
   verbatim?: VerbatimRequest;
   /** Where the task of a slow upstream is kept. Left out: nowhere. */
@@ -167,6 +169,8 @@ export interface UpstreamFacts {
   fingerprint: string;
   /** Its images cost nothing. */
   isFree: boolean;
+  /** It makes the image of a `repeatKey` once, however often it is asked. Left out: each request may be paid. */
+  isRepeatable?: true;
   /** Its costs are no matter of the accounts of callers: it has a budget of its own. Left out: callers pay. */
   isPaidApart?: true;
   /** It stands for drawings, and may be asked for all that these may be asked for. */

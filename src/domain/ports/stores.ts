@@ -2,6 +2,7 @@ import type {
   AccountRecord,
   ApiKeyRecord,
   BatchRecord,
+  BudgetRecord,
   IdempotencyRecord,
   KeyedRequestRecord,
   LedgerEntry,
@@ -12,6 +13,7 @@ import type {
   RealtimeHoldRecord,
   ReferenceRecord,
   RetentionTime,
+  SpentRecord,
   UsageRecord,
 } from "../records.ts";
 import type { AuditRepository } from "./audit.ts";
@@ -40,6 +42,7 @@ export interface Repositories {
   accounts: AccountRepository;
   keys: KeyRepository;
   ledger: LedgerRepository;
+  budgets: BudgetRepository;
   batches: BatchRepository;
   items: ItemRepository;
   outputs: OutputRepository;
@@ -99,6 +102,17 @@ interface LedgerRepository {
   }): Promise<LedgerEntry[]>;
   /** The sum of the balance changes of an account behind the entry `seq`. */
   changeAfter(accountId: string, seq: number): Promise<number>;
+}
+
+interface BudgetRepository {
+  /** In a transaction, no other one reads them until it ends: what they allow is spent by one at a time. */
+  list(): Promise<BudgetRecord[]>;
+  put(budget: BudgetRecord): Promise<void>;
+  remove(scope: string): Promise<void>;
+  /** What was captured and charged in real money in a time. */
+  spent(time: { fromMs: number; beforeMs: number }): Promise<SpentRecord[]>;
+  /** What open holds of batches and real-time requests keep of real money now. */
+  held(): Promise<SpentRecord[]>;
 }
 
 /**
@@ -175,6 +189,8 @@ interface KeyedRequestRepository {
   remove(record: Pick<KeyedRequestRecord, "apiKeyId" | "key" | "realtimeId">): Promise<void>;
   /** Records that expire by `nowMs`, the earliest first. */
   due(nowMs: number, limit: number): Promise<KeyedRequestRecord[]>;
+  /** The record of the run with this id; null without one. Reads all records. */
+  ofRun(realtimeId: string): Promise<KeyedRequestRecord | null>;
   /** Records whose answer has a body. */
   answered(): Promise<KeyedRequestRecord[]>;
 }

@@ -1,5 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { amountText } from "../../kernel/money.ts";
+import { requireBudget } from "../billing/budget.ts";
 import { grant, moveMoney, takeBack } from "../billing/ledger.ts";
 import { cannotPay, type Payer } from "../billing/payer.ts";
 import { type Call, recordCalls } from "../health/calls.ts";
@@ -77,6 +78,13 @@ export function openHold(
     if (consentMicroUsd !== null && hold.amountMicroUsd > consentMicroUsd) throw refuse({ consentMicroUsd });
     if (!(await tx.workers.isAlive(hold.worker)).isAlive) throw takenForDead();
     await tx.realtimeHolds.insert(hold);
+    const ofHold = { ...hold, provider: hold.lostCall?.provider ?? null };
+    await requireBudget(
+      tx,
+      ofHold,
+      hold.createdAtMs,
+      (message) => new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message),
+    );
     await alongside(tx);
     if (consentMicroUsd !== null) await grant(tx, hold, null, hold.amountMicroUsd, hold.createdAtMs);
     await moveMoney(tx, movementOf(hold, "hold"), hold.createdAtMs, ({ balanceMicroUsd, isPlay }) => {
@@ -147,17 +155,31 @@ function cannotCharge(
   return new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message);
 }
 
-/** Releases the holds that processes left open when they died. Returns how many holds there were. */
+/**
+ * Releases the holds that processes left open when they died, and counts the calls whose answers were lost. Returns how many holds
+ * there were.
+ */
 export async function releaseDeadHolds(stores: Stores, nowMs: number): Promise<number> {
   const dead = await stores.read.realtimeHolds.abandoned();
   if (dead.length === 0) return 0;
   return stores.write(async (tx) => {
     for (const { id } of dead) {
       const hold = await tx.realtimeHolds.remove(id);
-      if (hold) await release(tx, hold, hold.amountMicroUsd, nowMs);
+      if (hold === null) continue;
+      await release(tx, hold, hold.amountMicroUsd, nowMs);
+      await recordCalls(tx, await lostCallsOf(tx, hold), nowMs);
     }
     return dead.length;
   });
+}
+
+/** An image whose task is known is asked for again, and counts then. */
+async function lostCallsOf(tx: Transaction, { id, lostCall }: RealtimeHoldRecord): Promise<Call[]> {
+  if (!lostCall) return [];
+  const { images, ...call } = lostCall;
+  const tasks = (await tx.keyedRequests.ofRun(id))?.tasks ?? {};
+  const lost = { ...call, images: 0, isError: true, billedMicroUsd: 0, usage: null };
+  return Array.from({ length: Math.max(0, images - Object.keys(tasks).length) }, () => lost);
 }
 
 async function release(

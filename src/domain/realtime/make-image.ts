@@ -1,5 +1,6 @@
-import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
+import { ERRORS, ImgbatchError, TWO_LOST } from "../../contract/errors.ts";
 import { imageSizePx, MOST_SEED } from "../../contract/image-formats.ts";
+import type { UnknownOutcome } from "../../contract/limits.ts";
 import { type Clock, timeLimit } from "../../kernel/clock.ts";
 import { seedOf } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -9,7 +10,7 @@ import type { ProviderHealth } from "../health/provider-health.ts";
 import { WAITING_CODE_OF } from "../health/transitions.ts";
 import { waitingFor } from "../health/waiting.ts";
 import { type MadeImage, readOutput } from "../images/output-images.ts";
-import { identityOf, isDrawing, isPaid, type Offer } from "../models.ts";
+import { identityOf, isDrawing, isPaid, mayBePaidTwice, type Offer } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import {
   type ImageRequest,
@@ -113,6 +114,8 @@ function failure(
 const SHORTEST_PAUSE_MS = 1000;
 /** A request goes to at most this many other providers. */
 const MOST_SWITCHES = 2;
+/** Requests for one image whose answers an upstream has lost that makes it once, however often it is asked. */
+const MOST_REPEATS = 3;
 
 export interface MakeImageDeps {
   clock: Clock;
@@ -121,6 +124,8 @@ export interface MakeImageDeps {
   health: ProviderHealth;
   /** The longest time that a request may take; 0 sets no limit. */
   timeoutMs: number;
+  /** Whether a paid request whose answer was lost may be sent once more. */
+  unknownOutcome: UnknownOutcome;
   /**
    * The worker that the holds belong to: others release them when it dies. `lost` is aborted when they took this process for
    * dead; then there is another worker with another signal. While it is not fresh, they may do so at any moment.
@@ -213,7 +218,7 @@ export interface Trail {
   task: UpstreamTask | null;
   /** Stores a task durably. */
   keep(task: UpstreamTask): Promise<void>;
-  /** An upstream may have been paid for an image. */
+  /** An upstream that makes an image for each request may have been paid for one. */
   isPaid: boolean;
   /** An upstream, also one that is free, was asked, and what it has made is not known or cannot be used. */
   isInDoubt: boolean;
@@ -258,7 +263,8 @@ async function makeImage(
     task === null ? offers : offers.filter(({ provider }) => identityOf(provider) === task.upstream);
   let failure: unknown = null;
   let asked = 0;
-  for (const offer of able) {
+  const left = [...able];
+  for (let offer = left.shift(), repeats = 1; offer !== undefined; offer = left.shift()) {
     const ticket = asked > MOST_SWITCHES ? null : deps.health.begin(offer.provider, offer.executedModel);
     if (!ticket) continue;
     asked++;
@@ -270,14 +276,23 @@ async function makeImage(
       trail.calls.push({ ...callOf(offer, wanted), ...output.call, billedMicroUsd: priceMicroUsd });
       return output.made;
     } catch (error) {
-      if (signal.aborted) ticket.dropped();
-      signal.throwIfAborted();
+      if (signal.aborted) {
+        ticket.dropped();
+        throw reasonToEnd(deps, offer, wanted, signal);
+      }
       const known = knownError(deps, error, offer.provider);
       await ticket.failed(known, id);
       if (known.trouble === null || !known.retryable) trail.task = null;
       trail.isPaid &&= known.trouble === "ambiguous" || trail.task !== null;
       trail.isInDoubt &&= known.trouble === "ambiguous" || trail.task !== null;
       trail.calls.push(callOf(offer, wanted));
+      const isLost = known.trouble === "ambiguous" && known.retryable && trail.task === null;
+      if (isLost && isPaid(offer.provider)) {
+        if (mayBePaidTwice(offer.provider)) throw lostAnswer(deps, trail, known) ?? realtimeError(known);
+        if (repeats++ < MOST_REPEATS) left.unshift(offer);
+        failure = known;
+        continue;
+      }
       const isNothingMade = known.trouble !== null && known.trouble !== "ambiguous" && trail.task === null;
       if (!isNothingMade) return withoutImage(known, offer);
       failure ??= known;
@@ -285,6 +300,35 @@ async function makeImage(
   }
   if (failure instanceof ProviderError) throw realtimeError(failure);
   throw allPause(deps, able);
+}
+
+/** The error of a request whose answer was lost, for the reason that is given; null where it may be sent once more. */
+function lostAnswer(
+  { unknownOutcome }: Pick<MakeImageDeps, "unknownOutcome">,
+  { mayBePaidTwice }: Trail,
+  why: { message: string },
+): ImgbatchError | null {
+  if (unknownOutcome === "once" && !mayBePaidTwice) return null;
+  const message = mayBePaidTwice
+    ? TWO_LOST
+    : `${why.message} It is not asked for again, because it may be paid already.`;
+  return new ImgbatchError("REALTIME_OUTCOME_UNKNOWN", message, { cause: why });
+}
+
+/** The error of a request that was ended before its answer came, and counts then: an upstream may have been paid. */
+function reasonToEnd(
+  deps: MakeImageDeps,
+  offer: Offer<ItemProvider>,
+  wanted: SentImage,
+  { reason }: AbortSignal,
+): unknown {
+  const { trail } = wanted;
+  if (!trail.isPaid || trail.task !== null) return reason;
+  trail.calls.push(callOf(offer, wanted));
+  if (!mayBePaidTwice(offer.provider)) return reason;
+  const isLeft = reason instanceof ImgbatchError && reason.code === "REALTIME_CANCELLED";
+  const why = { message: reason instanceof Error ? reason.message : String(reason) };
+  return isLeft || deps.unknownOutcome === "once" ? reason : (lostAnswer(deps, trail, why) ?? reason);
 }
 
 async function ask(

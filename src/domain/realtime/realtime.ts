@@ -1,13 +1,13 @@
-import { ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError, TWO_LOST } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { linkSignals } from "../../kernel/signals.ts";
 import type { Caller } from "../batches/create-batch.ts";
 import { payerOf, priceRealtimeImage } from "../billing/payer.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
-import { type Call, recordCalls } from "../health/calls.ts";
+import type { Call } from "../health/calls.ts";
 import { waitingFor } from "../health/waiting.ts";
-import { isPaid, type Misfit, misfit, type Offer, type Offers } from "../models.ts";
+import { isPaid, type Misfit, mayBePaidTwice, misfit, type Offer, type Offers } from "../models.ts";
 import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
@@ -85,7 +85,8 @@ interface RealtimeRequest {
  * that comes too early waits for it, also when another process makes it: that one is at work as long as the hold of the
  * request exists. An answer is finished when it is a success, or an error after which an upstream may have been paid. After
  * any other error a repeat runs again. A run that a stop or a kill cut short is followed by another one; when an upstream
- * may have been paid for it, there is only one more, which is marked. `REALTIME_OUTCOME_UNKNOWN` answers the next repeat.
+ * may have been paid for it, there is none, or one more, which is marked: see `MakeImageDeps.unknownOutcome`.
+ * `REALTIME_OUTCOME_UNKNOWN` answers the next repeat.
  * What an upstream has begun as a task, and has not ended, is no such run: each repeat asks for the same task.
  */
 export class Realtime {
@@ -208,7 +209,8 @@ export class Realtime {
     const paidBefore = earlier?.paidRuns ?? 0;
     const tasks = { ...earlier?.tasks };
     const areBegun = Object.keys(tasks).length === count;
-    if (earlier !== null && paidBefore > 1 && !areBegun) return this.#giveUp(earlier, first, model.id);
+    const most = this.#deps.unknownOutcome === "once" ? 1 : 0;
+    if (earlier !== null && paidBefore > most && !areBegun) return this.#giveUp(earlier);
     const payer = await payerOf(this.#deps, caller, first);
     const quality = content.asked?.quality ?? null;
     const priceMicroUsd = priceRealtimeImage(model, tier, caller.group, payer.rateMultiplier, quality);
@@ -217,8 +219,11 @@ export class Realtime {
     const createdAtMs = clock.nowMs();
     const owner = { apiKeyId: caller.key.id, accountId: payer.account.id };
     const id = ids.recordId("gen");
-    const hold = { id, ...owner, amountMicroUsd: priceMicroUsd * count, createdAtMs, worker };
-    const paidRuns = paidBefore + (!areBegun && offers.some(({ provider }) => isPaid(provider)) ? 1 : 0);
+    const begun = Object.keys(tasks).length;
+    const lostCall = this.#lostCall(offers, model.id, { images: count - begun, isAgain: paidBefore > 0 });
+    const hold = { id, ...owner, amountMicroUsd: priceMicroUsd * count, createdAtMs, worker, lostCall };
+    const paidRuns =
+      paidBefore + (!areBegun && offers.some(({ provider }) => mayBePaidTwice(provider)) ? 1 : 0);
     const record = once && { apiKeyId: caller.key.id, ...once, realtimeId: id, paidRuns, tasks };
     const reserve = async (tx: Transaction) => {
       // A repeat waits for the answer: it is no further request.
@@ -247,11 +252,13 @@ export class Realtime {
         await stores.write((tx) => changeLatest(tx, record, () => putAnswer(tx, record, null, clock)));
       };
       const isBegun = task !== null;
+      // One of the runs before has begun the task.
+      const mayBePaidTwice = paidBefore > (isBegun ? 1 : 0);
       return {
         calls: [],
         isPaid: isBegun,
         isInDoubt: isBegun,
-        mayBePaidTwice: paidBefore > 0 && !isBegun,
+        mayBePaidTwice,
         task,
         keep,
       };
@@ -297,22 +304,31 @@ export class Realtime {
     }
   }
 
-  /** Ends a request whose runs were cut short, and counts the last of them, which has not done so. */
-  async #giveUp(
-    earlier: KeyedRequestRecord,
-    { provider }: Offer<ItemProvider>,
+  /** The call that counts for each image when this process dies: at the provider that is asked first. */
+  #lostCall(
+    offers: readonly Offer<ItemProvider>[],
     model: string,
-  ): Promise<KeyedAnswer> {
+    { images, isAgain }: { images: number; isAgain: boolean },
+  ): NonNullable<RealtimeHoldRecord["lostCall"]> | null {
+    const { health } = this.#deps;
+    const able = offers.find(({ provider, executedModel }) => !health.blockOf(provider, executedModel));
+    if (able === undefined || !isPaid(able.provider) || images === 0) return null;
+    const { name: provider } = able.provider;
+    return { provider, model, images, isMaybePaidTwice: isAgain && mayBePaidTwice(able.provider) };
+  }
+
+  /** Ends a request whose runs were cut short. */
+  async #giveUp(earlier: KeyedRequestRecord): Promise<KeyedAnswer> {
     const { stores, clock } = this.#deps;
-    const message =
-      "The service was stopped during two requests with this Idempotency-Key, and an upstream may have been paid for both. Use another key to make the image all the same.";
+    const why =
+      earlier.paidRuns > 1
+        ? TWO_LOST
+        : "The service was stopped before the answer of the upstream came. The image may be paid.";
+    const message = `${why} Use another Idempotency-Key to make it all the same.`;
     const error = new ImgbatchError("REALTIME_OUTCOME_UNKNOWN", message);
-    const nothing = { images: 0, isError: true, billedMicroUsd: 0, usage: null };
-    const call = { provider: provider.name, model, isMaybePaidTwice: true, ...nothing };
     await stores.write(async (tx) => {
       await requireNoOther(tx, earlier, earlier);
       await putAnswer(tx, earlier, keptError(error), clock);
-      await recordCalls(tx, [call], clock.nowMs());
     });
     return { error, isReplay: false, paidRuns: earlier.paidRuns };
   }

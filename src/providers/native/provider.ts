@@ -13,7 +13,12 @@ import {
 import { fieldsOf } from "../../kernel/json.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
 import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
-import { type AdapterDeps, credentialHeaders, type UpstreamAdapter } from "../upstream/adapter.ts";
+import {
+  type AdapterDeps,
+  credentialHeaders,
+  repeatHeader,
+  type UpstreamAdapter,
+} from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany, wholeWords } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { countAt, listAt, ownersWords, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
@@ -208,7 +213,8 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
       const body = jsonBody(generateContentBody(request, preset, hasSeed));
       const { earlier = "", prompt, verbatim } = request;
       const asked = [earlier, prompt, JSON.stringify(verbatim?.fields ?? "")].join("\n");
-      const call = { method: "POST", path, headers, body, asked } as const;
+      const repeatable = { ...headers, ...repeatHeader(entry, request) };
+      const call = { method: "POST", path, headers: repeatable, body, asked } as const;
       return http.images(call, signal, { onSent, onAnswered }, ({ value, decode }) => ({
         ...readContent(name, value, decode),
         seed: hasSeed ? request.seed : null,

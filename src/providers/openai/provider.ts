@@ -11,7 +11,12 @@ import {
 } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
-import { type AdapterDeps, credentialHeaders, type UpstreamAdapter } from "../upstream/adapter.ts";
+import {
+  type AdapterDeps,
+  credentialHeaders,
+  repeatHeader,
+  type UpstreamAdapter,
+} from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany, wholeWords } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { costOf, countAt, listAt, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
@@ -190,7 +195,8 @@ export function createOpenaiAdapter(configured: EntryOf<"openai">, deps: Adapter
       }
       const { path, body } = imagesRequest(entry, request);
       const asked = joinTurns(request.earlier ?? "", request.prompt);
-      const call = { method: "POST", path, headers, body, asked } as const;
+      const repeatable = { ...headers, ...repeatHeader(configured, request) };
+      const call = { method: "POST", path, headers: repeatable, body, asked } as const;
       const seed = request.asked?.seed ?? null;
       return http.images(call, signal, { onSent, onAnswered }, async (answer) => {
         const made = await readImages(http, answer, headers, signal);

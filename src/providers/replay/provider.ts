@@ -18,6 +18,7 @@ import { canonicalJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
+import type { AdapterDeps } from "../upstream/adapter.ts";
 import { type Recordable, Recordings, recordable, refuseKeys } from "./recordings.ts";
 
 /** What asking upstreams for missing images needs. All providers of a service share it. */
@@ -44,10 +45,14 @@ export interface Recording {
 export async function createReplayProvider(
   entry: ReplayEntry,
   of: ImageProvider,
-  { decoding, recording }: { decoding: Decoding; recording?: Recording | undefined },
+  {
+    decoding,
+    recording,
+    draft,
+  }: Pick<AdapterDeps, "draft"> & { decoding: Decoding; recording?: Recording | undefined },
 ): Promise<ItemProvider> {
   const { name, directory, records } = entry;
-  const recordings = await Recordings.open(directory, sharpInspector(decoding), records);
+  const recordings = await Recordings.open(directory, sharpInspector(decoding), records, draft);
   const place = await realpath(directory);
   return {
     kind: "item",
@@ -58,18 +63,19 @@ export async function createReplayProvider(
     generate: async (request, signal, onSent = () => {}, onAnswered = () => {}) => {
       const asked = await recordable(request);
       if (!records || recording === undefined || of.kind === "job") {
-        const found = await recordings.find(asked);
+        const found = await recordings.find(asked, signal);
         if (found === null) throw await recordings.missing(asked);
         return found;
       }
       refuseKeys(asked);
       const work = inTurn(recording.queues, asked.key, async () => {
-        const before = await recordings.find(asked);
+        signal.throwIfAborted();
+        const before = await recordings.find(asked, signal);
         if (before !== null) return before;
         const unlock = await lock(recording, sha256Hex(`${place} ${asked.key}`), signal);
         try {
           // Another process may have made it meanwhile.
-          const found = await recordings.find(asked);
+          const found = await recordings.find(asked, signal);
           if (found !== null) return found;
           const made = await make(recording, of, request, { signal, onSent, onAnswered }).catch(
             async (error) => {

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { constants, existsSync } from "node:fs";
 import { lstat, open, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -5,6 +6,7 @@ import { z } from "zod";
 import { IN_REPLAY_DIRECTORY } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS, IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { type ImageInspector, InvalidImageError } from "../../domain/ports/image-inspector.ts";
 import {
   DECISIVE_FIELDS,
@@ -16,9 +18,12 @@ import { programName } from "../../kernel/command-line.ts";
 import { isPartialFile, makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { hideApiKeys, safeJson } from "../../kernel/hide-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { canonicalJson } from "../../kernel/json.ts";
+import { canonicalJson, jsonExcess } from "../../kernel/json.ts";
 import { systemCodeOf } from "../../kernel/system-errors.ts";
 import { counted, truncateCodePoints } from "../../kernel/text.ts";
+import type { AdapterDeps } from "../upstream/adapter.ts";
+import { AnswerImages, MOST_IMAGES, withImages } from "../upstream/answer-images.ts";
+import { upstreamWords } from "../upstream/error-facts.ts";
 
 /** Of the files and of their keys. Another one makes all recordings again. */
 const VERSION = 1;
@@ -31,6 +36,10 @@ const MOST_DIFFERENCE_CHARS = 300;
 const MAX_RECORD_BYTES = 2 ** 20;
 const MAX_IMAGE_BYTES = 64 * 2 ** 20;
 const LIMITS = { maxPixels: 64 * 2 ** 20 };
+const PIECE_BYTES = 2 ** 20;
+const BOUNDS = { maxDepth: FIXED_LIMITS.jsonDepth, maxElements: FIXED_LIMITS.jsonElements };
+
+type Draft = AdapterDeps["draft"];
 
 /** Everything of a request that decides its picture, as a recording shows it. What was not asked for is left out. */
 type Words = Awaited<ReturnType<typeof wordsOf>>;
@@ -63,6 +72,7 @@ const recordSchema = z.strictObject({
       }),
     )
     .min(1)
+    .max(MOST_IMAGES)
     .optional(),
   refusal: z.string().optional(),
   model_version: z.string().nullable(),
@@ -136,16 +146,24 @@ export class Recordings {
   readonly #directory: string;
   readonly #inspector: ImageInspector;
 
-  private constructor(directory: string, inspector: ImageInspector) {
+  readonly #draft: Draft;
+
+  private constructor(directory: string, inspector: ImageInspector, draft: Draft) {
     this.#directory = directory;
     this.#inspector = inspector;
+    this.#draft = draft;
   }
 
   /**
    * Opens a directory. To record, it is made if it is missing, and rid of what a killed process has half written. Throws
-   * `INVALID_CONFIG` for a missing one, a link, and anything else that is no directory.
+   * `INVALID_CONFIG` for a missing one, a link, and anything else that is no directory. `draft`: see `AdapterDeps`.
    */
-  static async open(directory: string, inspector: ImageInspector, records: boolean): Promise<Recordings> {
+  static async open(
+    directory: string,
+    inspector: ImageInspector,
+    records: boolean,
+    draft?: Draft,
+  ): Promise<Recordings> {
     try {
       const facts = await lstat(directory).catch((error) => {
         if (!records || systemCodeOf(error) !== "ENOENT") throw error;
@@ -163,18 +181,19 @@ export class Recordings {
         : "name a directory of your own";
       throw new ImgbatchError("INVALID_CONFIG", `replay: ${directory}: ${why}`, { advice });
     }
-    return new Recordings(directory, inspector);
+    return new Recordings(directory, inspector, draft);
   }
 
   /**
-   * Returns the recorded images of a request; null when there is no recording. Throws the recorded refusal, and
-   * `ProviderError` `INVALID_ARGUMENT`, naming the file, for one that cannot be used.
+   * Returns the recorded images of a request; null when there is no recording. They are read one after the other, within the
+   * memory of all answers, and freed by `discard`. Throws the recorded refusal, and `ProviderError` `INVALID_ARGUMENT`, naming
+   * the file, for one that cannot be used.
    */
-  async find({ words, key, stem }: Recordable): Promise<GeneratedImages | null> {
+  async find({ words, key, stem }: Recordable, signal: AbortSignal): Promise<GeneratedImages | null> {
     const name = `${stem}.json`;
-    const text = await read(this.#directory, name, MAX_RECORD_BYTES);
+    const text = await readSmall(this.#directory, name);
     if (text === null) return null;
-    const value = parseOrNull(text.toString("utf8"));
+    const value = parseOrNull(text);
     const version = (value as { imgbatch_recording?: unknown } | null)?.imgbatch_recording;
     if (typeof version === "number" && version !== VERSION)
       throw unusable(name, `is a recording of version ${version}, and this program reads version ${VERSION}`);
@@ -186,22 +205,45 @@ export class Recordings {
       canonicalJson(record.request) !== canonicalJson(JSON.parse(JSON.stringify(words)))
     )
       throw unusable(name, "was changed, or is that of another request: its hash differs");
-    const { images = [], refusal, model_version: modelVersion, seed, notes } = record;
-    if (refusal !== undefined) throw new ProviderError("SAFETY_BLOCKED", refusal, { modelVersion });
-    const files = images.map(async ({ file, sha256, mime_type }) => {
-      if (file !== imageName(stem, sha256, mime_type))
-        throw unusable(name, `names ${JSON.stringify(file)}, which is not its own`);
-      const bytes = await read(this.#directory, file, MAX_IMAGE_BYTES);
-      if (bytes === null) throw unusable(file, "is missing");
-      if (sha256Hex(bytes) !== sha256) throw unusable(file, "is damaged: its hash differs");
-      const facts = await this.#inspect(bytes).catch((error) => {
-        throw error instanceof InvalidImageError ? unusable(file, `is damaged: ${error.message}`) : error;
-      });
-      if (facts.mimeType !== mime_type) throw unusable(file, `is ${facts.mimeType}, not ${mime_type}`);
-      return bytes;
+    const { images = [], refusal, seed } = record;
+    // A stranger may have written them.
+    const modelVersion = record.model_version && upstreamWords(record.model_version);
+    const notes = record.notes.map(upstreamWords);
+    if (refusal !== undefined)
+      throw new ProviderError("SAFETY_BLOCKED", upstreamWords(refusal), { modelVersion });
+    if (images.length === 0) throw unusable(name, "has neither images nor a refusal");
+    const answer = new AnswerImages("replay", { ...(this.#draft && { draft: this.#draft }) }, signal);
+    return withImages(answer, async () => {
+      const read: GeneratedImages["images"][number][] = [];
+      for (const { file, sha256, mime_type } of images) {
+        if (file !== imageName(stem, sha256, mime_type))
+          throw unusable(name, `names ${JSON.stringify(file)}, which is not its own`);
+        read.push(await this.#readImage(file, { sha256, mime_type }, answer));
+      }
+      return { images: read, modelVersion, seed, notes };
     });
-    if (files.length === 0) throw unusable(name, "has neither images nor a refusal");
-    return { images: await Promise.all(files), modelVersion, seed, notes };
+  }
+
+  async #readImage(
+    file: string,
+    { sha256, mime_type }: { sha256: string; mime_type: keyof typeof IMAGE_EXTENSIONS },
+    answer: AnswerImages,
+  ) {
+    const sink = answer.open();
+    const hash = createHash("sha256");
+    const isThere = await read(this.#directory, file, MAX_IMAGE_BYTES, async (piece) => {
+      hash.update(piece);
+      await sink.write(piece);
+    });
+    if (!isThere) throw unusable(file, "is missing");
+    if (hash.digest("hex") !== sha256) throw unusable(file, "is damaged: its hash differs");
+    const { image } = sink;
+    const inspect = (bytes: Buffer) => this.#inspect(bytes);
+    const facts = await (Buffer.isBuffer(image) ? inspect(image) : image.lend(inspect)).catch((error) => {
+      throw error instanceof InvalidImageError ? unusable(file, `is damaged: ${error.message}`) : error;
+    });
+    if (facts.mimeType !== mime_type) throw unusable(file, `is ${facts.mimeType}, not ${mime_type}`);
+    return image;
   }
 
   /**
@@ -260,8 +302,8 @@ export class Recordings {
     );
     let nearest: string[] | null = null;
     for (const name of names.slice(0, MOST_COMPARED)) {
-      const text = await read(this.#directory, name, MAX_RECORD_BYTES).catch(() => null);
-      const other = recordSchema.safeParse(parseOrNull(text?.toString("utf8") ?? "")).data?.request;
+      const text = await readSmall(this.#directory, name).catch(() => null);
+      const other = text && recordSchema.safeParse(parseOrNull(text)).data?.request;
       if (other?.prompt !== words.prompt) continue;
       const all = Object.entries({ ...other, ...words });
       const different = all.flatMap(([field, value]) => {
@@ -279,8 +321,23 @@ export class Recordings {
   }
 }
 
-/** Null: it is missing. A link is never followed, also when it takes the place of a file meanwhile. */
-async function read(directory: string, name: string, maxBytes: number): Promise<Buffer | null> {
+/** Reads a JSON file; null when it is missing. */
+async function readSmall(directory: string, name: string): Promise<Buffer | null> {
+  const pieces: Buffer[] = [];
+  const isThere = await read(directory, name, MAX_RECORD_BYTES, async (piece) => void pieces.push(piece));
+  return isThere ? Buffer.concat(pieces) : null;
+}
+
+/**
+ * Reads a file piece by piece. False: it is missing. A link is never followed, also when it takes the place of a file
+ * meanwhile.
+ */
+async function read(
+  directory: string,
+  name: string,
+  maxBytes: number,
+  take: (piece: Buffer) => Promise<void>,
+): Promise<boolean> {
   const path = join(directory, name);
   try {
     const facts = await lstat(path);
@@ -290,15 +347,15 @@ async function read(directory: string, name: string, maxBytes: number): Promise<
     // Windows has no such flags.
     const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
     const file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-    try {
-      return await file.readFile();
-    } finally {
-      await file.close();
-    }
+    // It may have grown meanwhile.
+    for await (const piece of file.createReadStream({ end: maxBytes, highWaterMark: PIECE_BYTES }))
+      await take(piece as Buffer);
+    return true;
   } catch (error) {
-    if (error instanceof ProviderError) throw error;
+    // What takes the pieces has errors of its own.
+    if ((error as NodeJS.ErrnoException).syscall === undefined) throw error;
     const code = systemCodeOf(error);
-    if (code === "ENOENT") return null;
+    if (code === "ENOENT") return false;
     throw unusable(name, `cannot be read (${code})`);
   }
 }
@@ -331,7 +388,7 @@ async function removeUnfinished(directory: string): Promise<void> {
     // What cannot be read is no reason to lose an image. A request for it names the file.
     const isNamed =
       stem !== undefined &&
-      (await read(directory, `${stem}.json`, MAX_RECORD_BYTES).then(
+      (await readSmall(directory, `${stem}.json`).then(
         (text) => text?.includes(name) ?? false,
         () => true,
       ));
@@ -339,9 +396,10 @@ async function removeUnfinished(directory: string): Promise<void> {
   }
 }
 
-function parseOrNull(text: string): unknown {
+/** Null for what is no JSON, and for JSON that is nested too deep. */
+function parseOrNull(text: Buffer): unknown {
   try {
-    return JSON.parse(text);
+    return jsonExcess(text, BOUNDS) === null ? JSON.parse(text.toString("utf8")) : null;
   } catch {
     return null;
   }

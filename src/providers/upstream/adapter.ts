@@ -34,6 +34,14 @@ export interface AdapterDeps {
   secret(name: string): string | null;
 }
 
+/** The header by which an upstream makes an image once, however often it is asked; none where it has no such header. */
+export function repeatHeader(
+  { idempotencyKey }: { idempotencyKey: string | null },
+  { repeatKey }: Pick<ImageRequest, "repeatKey">,
+): Readonly<Record<string, string>> {
+  return idempotencyKey === null || repeatKey === undefined ? {} : { [idempotencyKey]: repeatKey };
+}
+
 /** The header that carries the key of an entry; none without a key. `auth`: "bearer", or the name of the header. */
 export function credentialHeaders(
   entry: { name: string; apiKeyEnv?: string | null; keyHeader?: string; auth?: string },

@@ -11,7 +11,7 @@ import { errorOf, textAt, valueAt } from "./error-facts.ts";
 
 const MIB = 2 ** 20;
 /** The most images of one answer. */
-const MOST_IMAGES = 16;
+export const MOST_IMAGES = 16;
 const MAX_IMAGE_BYTES = 64 * MIB;
 /** Other long texts are Base64, too, such as the signatures of thoughts. */
 const MOST_LONG_TEXTS = 4 * MOST_IMAGES;

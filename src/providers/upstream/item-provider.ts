@@ -57,6 +57,7 @@ export function upstreamFacts(
     identity: `${entry.type} ${adapter.address}`,
     fingerprint: sha256Hex(canonicalJson({ entry, secrets: secrets.map(({ value }) => value) })),
     isFree: entry.free,
+    ...("idempotencyKey" in entry && entry.idempotencyKey !== null ? { isRepeatable: true } : {}),
     takes: adapter.takes,
     disabled:
       missing.length === 0

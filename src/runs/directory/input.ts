@@ -1,4 +1,4 @@
-import { closeSync, constants, createReadStream, openSync, readSync } from "node:fs";
+import { closeSync, constants, openSync, readSync } from "node:fs";
 import { copyFile, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
@@ -6,7 +6,14 @@ import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { BACKGROUNDS, MOST_SEED, SIZE_TIERS } from "../../contract/image-formats.ts";
 import { expandedCustomIds } from "../../contract/limits.ts";
-import { makeDirectory, PARTIAL_SUFFIX, writeFileDurably } from "../../kernel/files.ts";
+import {
+  makeDirectory,
+  openRegularFile,
+  PARTIAL_SUFFIX,
+  regularFilePieces,
+  requireWriteRoot,
+  writeFileDurably,
+} from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { readLines } from "../../prompts/lines.ts";
 import { optionFields, seedOf } from "../../prompts/options.ts";
@@ -32,7 +39,15 @@ async function store(reference: PromptReference, target: string): Promise<void> 
   const { path } = reference.source;
   const copy = `${target}${PARTIAL_SUFFIX}`;
   // A reflink where the file system has them. Never a hard link: editing the original would change the copy.
-  await saving(target, () => copyFile(path, copy, constants.COPYFILE_FICLONE));
+  await saving(target, async () => {
+    await copyFile(path, copy, constants.COPYFILE_FICLONE);
+    const descriptor = openRegularFile(copy);
+    try {
+      await requireWriteRoot(descriptor, copy);
+    } finally {
+      closeSync(descriptor);
+    }
+  });
   if (!(await holds(copy, reference.sha256))) {
     await rm(copy, { force: true });
     throw new ImgbatchError("INVALID_INPUT", `${path} changed while it was read; run the command again.`);
@@ -147,7 +162,7 @@ export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunI
   let hasReferences = false;
   let start = 0;
   try {
-    for await (const { number, text, bytes, problem } of readLines(createReadStream(path), MAX_LINE_BYTES)) {
+    for await (const { number, text, bytes, problem } of readLines(regularFilePieces(path), MAX_LINE_BYTES)) {
       const range = { number, start, bytes };
       start += bytes + 1;
       const line = parseLine(text);

@@ -1,11 +1,11 @@
-import { createReadStream, existsSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { lstat, rename } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { z } from "zod";
 import type { ItemFacts } from "../../client/answers.ts";
 import { removeFile, saving } from "../../client/file-errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { makeDirectory, syncDirectory } from "../../kernel/files.ts";
+import { makeDirectory, regularFilePieces, syncDirectory } from "../../kernel/files.ts";
 import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { codePointLength } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
@@ -79,6 +79,10 @@ const ofBatches = z.looseObject({
   seed: z.int().optional(),
   upstream_cost: z.number().optional().describe("US dollars, as the upstream reports them"),
   cost: z.number().optional().describe("US dollars that the image costs"),
+  may_be_billed: z
+    .number()
+    .optional()
+    .describe("US dollars that the upstream may bill, at most, for requests whose answers were lost"),
   took_ms: count.optional().describe("milliseconds that the provider took; absent in a job of an upstream"),
   status: z.string().describe("success or failed; another service may have words of its own"),
   batch_id: z.string().describe("empty if the batch is not known"),
@@ -135,7 +139,7 @@ export interface ResultLine extends Omit<ItemFacts, "model_version"> {
 export async function readResults(dir: string): Promise<ResultLine[]> {
   const found: ResultLine[] = [];
   try {
-    for await (const { text } of readLines(createReadStream(join(dir, RESULTS_FILE)), MAX_LINE_BYTES)) {
+    for await (const { text } of readLines(regularFilePieces(join(dir, RESULTS_FILE)), MAX_LINE_BYTES)) {
       const line = readJsonLine(text, resultSchema);
       if (line === null) continue;
       // Very many long prompts do not fit into memory.

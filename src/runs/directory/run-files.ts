@@ -1,12 +1,20 @@
 import { createHash, randomBytes } from "node:crypto";
+import { constants } from "node:fs";
 import { lstat, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
 import type { z } from "zod";
 import { removeFile, saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { HEADER_BYTES, readImageHeader } from "../../contract/image-formats.ts";
-import { makeDirectory, PARTIAL_SUFFIX, syncDirectory, writeFileDurably } from "../../kernel/files.ts";
+import { HEADER_BYTES, readImageHeader, shownSize } from "../../contract/image-formats.ts";
+import {
+  makeDirectory,
+  openPathBelow,
+  PARTIAL_SUFFIX,
+  requireWriteRoot,
+  syncDirectory,
+  writeFileDurably,
+} from "../../kernel/files.ts";
 import { createYield } from "../../kernel/pacing.ts";
 import { IMAGES_FOLDER } from "./names.ts";
 
@@ -73,6 +81,7 @@ export async function writeVerified(
   try {
     let placed: Placed;
     try {
+      await saving(target, () => requireWriteRoot(file.fd, temporary));
       placed = await inspect(bytes, expected, name, (chunk) => saving(target, () => file.appendFile(chunk)));
       await saving(target, () => file.sync());
     } finally {
@@ -119,8 +128,9 @@ export async function inspect(
     mismatch(expected, { sha256, bytes: size, crc32: crc }) ??
     (header === null ? "is not a PNG, JPEG or WebP image" : null);
   if (problem !== null || header === null) throw new ImgbatchError("VERIFY_FAILED", `${name} ${problem}.`);
+  const shown = shownSize(header);
   return {
-    file: { sha256, bytes: size, mime_type: header.mimeType, width: header.widthPx, height: header.heightPx },
+    file: { sha256, bytes: size, mime_type: header.mimeType, width: shown.widthPx, height: shown.heightPx },
     verified: expected.sha256 !== null ? "sha256" : expected.crc32 !== null ? "crc32" : null,
   };
 }
@@ -162,18 +172,23 @@ const PIECE_BYTES = 256 * 1024;
 
 /**
  * Returns SHA-256, size and the first `headBytes` bytes of a file of any size. Holds one piece (256 KiB) and these bytes
- * in memory. Throws the system's error.
+ * in memory. Throws the system's error, and `EXDEV` for a file that does not lie below `root` once it is open.
  */
 export async function readFacts(
   path: string,
   headBytes: number,
+  root?: string,
 ): Promise<{ sha256: string; bytes: number; head: Buffer }> {
   const hash = createHash("sha256");
   const piece = Buffer.allocUnsafe(PIECE_BYTES);
   const head: Buffer[] = [];
   let bytes = 0;
-  const file = await open(path, "r");
+  const file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   try {
+    // A FIFO or a device may never end.
+    if (!(await file.stat()).isFile()) throw new Error(`${path} is not a file`);
+    if (root !== undefined && (await openPathBelow(root, file.fd, path)) === null)
+      throw Object.assign(new Error(`${path} leads out of ${root}`), { code: "EXDEV" });
     for (;;) {
       const { bytesRead } = await file.read(piece, 0, PIECE_BYTES, null);
       if (bytesRead === 0) break;

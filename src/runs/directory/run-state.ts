@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Batch } from "../../client/answers.ts";
@@ -7,7 +6,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { programName } from "../../kernel/command-line.ts";
-import { writeFileDurably } from "../../kernel/files.ts";
+import { readRegularFile, writeFileDurably } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { codePointLength } from "../../kernel/text.ts";
@@ -15,6 +14,8 @@ import type { RunService } from "./run-service.ts";
 import type { RunBatch, RunState } from "./run-state-schema.ts";
 
 export const RUN_STATE_FILE = "imgbatch.json";
+/** More than the state of any run has. */
+const MOST_BYTES = 256 * 1024 * 1024;
 
 /** Returns the state of a run that begins with a service. */
 export function newRunState(
@@ -141,7 +142,7 @@ export async function readRunState(dir: string, advice = withoutRunState()): Pro
   const path = join(dir, RUN_STATE_FILE);
   let data: Buffer;
   try {
-    data = readFileSync(path);
+    data = readRegularFile(path, MOST_BYTES);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR" || code === "ENAMETOOLONG") return null;

@@ -1,4 +1,4 @@
-import { createReadStream, existsSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { type Batch, type BatchItem, hasImages } from "../../client/answers.ts";
 import { getContent } from "../../client/download.ts";
@@ -7,7 +7,7 @@ import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors
 import { type ImageMimeType, sniffImageType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
 import { isOutOfCapacity, mayPass } from "../../http/retries.ts";
-import { makeDirectory, syncDirectory } from "../../kernel/files.ts";
+import { makeDirectory, regularFilePieces, syncDirectory } from "../../kernel/files.ts";
 import { PASSING_PREFIX } from "../directory/claim.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";
 import type { ResultLine } from "../directory/results.ts";
@@ -314,7 +314,7 @@ async function unpack(
   const type = imageType(await entry.start(HEAD_BYTES), entry.name);
   const path = pathFor(job, customId, index, type);
   const target = join(job.dir, path);
-  const isThere = await inspect(createReadStream(target), expected, path).catch(() => null);
+  const isThere = await inspect(regularFilePieces(target), expected, path).catch(() => null);
   const { file, verified } = isThere ?? (await writeVerified(await entry.read(), target, expected, path));
   return { file: { path, ...file }, verified };
 }

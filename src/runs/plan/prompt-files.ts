@@ -1,9 +1,10 @@
-import { createReadStream } from "node:fs";
-import { readdir } from "node:fs/promises";
+import { constants } from "node:fs";
+import { open, readdir } from "node:fs/promises";
 import { basename, dirname, extname, join, relative, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
+import { openPathBelow } from "../../kernel/files.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { RowSource } from "../../prompts/check-row.ts";
 import { type Options, optionFields } from "../../prompts/options.ts";
@@ -104,7 +105,7 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
   const path = resolve(source.cwd, source.name);
   const isStdin = source.name === STDIN;
   const baseDir = baseOf(source);
-  const bytes = isStdin ? source.stdin() : createReadStream(path, { highWaterMark: PIECE_BYTES });
+  const bytes = isStdin ? source.stdin() : piecesOf(path, rules.root);
   try {
     for await (const prompt of reader.read(file, bytes, rules.format ?? null))
       await keep(prompt, baseDir, input);
@@ -119,6 +120,20 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
           ? await directoryProblem(source)
           : `cannot be read (${code})`;
     reader.problems.add({ file, line: null }, null, message);
+  }
+}
+
+/** Reads a prompt file, which may be a pipe. With `root`, the open file must lie below that directory: `EXDEV`. */
+async function* piecesOf(path: string, root: string | undefined): AsyncGenerator<Uint8Array> {
+  const flags = constants.O_RDONLY | (root === undefined ? 0 : (constants.O_NONBLOCK ?? 0));
+  const file = await open(path, flags);
+  try {
+    if (root !== undefined && (await openPathBelow(root, file.fd, path)) === null)
+      throw Object.assign(new Error(`${path} leads out of ${root}`), { code: "EXDEV", syscall: "open" });
+    for await (const piece of file.createReadStream({ highWaterMark: PIECE_BYTES, autoClose: false }))
+      yield piece as Uint8Array;
+  } finally {
+    await file.close();
   }
 }
 

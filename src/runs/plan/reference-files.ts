@@ -73,7 +73,7 @@ export async function loadReference(
     report(spec.field, `${shown} ${problem}`);
     return null;
   }
-  const facts = await readImageFile(path, limits.referenceImageBytes);
+  const facts = await readImageFile(path, limits.referenceImageBytes, root);
   if (typeof facts === "string") {
     report(spec.field, `${shown} ${facts}`);
     return null;
@@ -91,12 +91,16 @@ interface ImageFacts {
 }
 
 /** Returns the facts of a file, or the problem. */
-async function readImageFile(path: string, maxBytes: number): Promise<ImageFacts | string> {
+async function readImageFile(
+  path: string,
+  maxBytes: number,
+  root: string | undefined,
+): Promise<ImageFacts | string> {
   try {
     const facts = await stat(path);
     if (!facts.isFile()) return "is not a file";
     if (facts.size > maxBytes) return tooLarge(facts.size, maxBytes);
-    const { head: whole, ...rest } = await readFacts(path, maxBytes);
+    const { head: whole, ...rest } = await readFacts(path, maxBytes, root);
     if (rest.bytes > maxBytes) return tooLarge(rest.bytes, maxBytes);
     const header = readImageHeader(whole);
     if (header === null) return { ...rest, header };

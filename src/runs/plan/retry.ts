@@ -18,6 +18,8 @@ interface RetryPlan {
   refused: number;
   /** Failed images whose prompts are not in the directory. */
   unknown: number;
+  /** Images that may be paid, because an answer was lost, unless they are included. */
+  undecided: number;
   /** Images that are not here and may still come, or, unless they are included, are lost. */
   missing: number;
   /** Images of batches that the service does not know. */
@@ -70,7 +72,7 @@ export async function planRetry(
   lines: readonly ResultLine[],
   include: { refused: boolean; lost: boolean },
 ): Promise<RetryPlan> {
-  const lost = include.lost ? (["lost"] as const) : [];
+  const lost = include.lost ? (["lost", "unknown"] as const) : [];
   const failed = lines.filter((line) => stands(line, "failed", "refused", ...lost));
   const wanted = failed.filter((line) => include.refused || !stands(line, "refused"));
   const input = await readRunInput(run.dir);
@@ -95,6 +97,7 @@ export async function planRetry(
     refused: failed.length - wanted.length,
     unknown: wanted.length - known.length,
     missing: lines.filter((line) => stands(line, "later", "lost") && !sent.has(line)).length,
+    undecided: lines.filter((line) => stands(line, "unknown") && !sent.has(line)).length,
     unknownHere: lines.filter(isUnknownHere).length,
   };
 }

@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { open, readdir, realpath, stat } from "node:fs/promises";
 import { basename, dirname, extname, join, resolve, sep } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { liesInOne, realPathBelow } from "../../kernel/files.ts";
+import { liesInOne, openPathBelow, realPathBelow } from "../../kernel/files.ts";
 import { counted } from "../../kernel/text.ts";
 import { readListText, type Variable, type VariableValue } from "../../prompts/variables.ts";
 
@@ -28,6 +28,8 @@ export async function readListFile(
     try {
       const facts = await file.stat();
       if (!facts.isFile()) return { problem: "is not a file" };
+      if (base !== null && (await openPathBelow(base, file.fd, real)) === null)
+        return { problem: "was replaced while it was opened" };
       if (facts.size > MOST_LIST_BYTES)
         return { problem: `has ${facts.size} bytes; a list has at most ${MOST_LIST_BYTES}` };
       return await file.readFile();
@@ -57,7 +59,7 @@ export async function readVariable(text: string, cwd: string, root?: string): Pr
     const path = resolve(cwd, value.slice(1));
     if (root !== undefined && (await realPathBelow(root, path)) === null)
       throw wrong(`${value.slice(1)} leads out of ${root}; copy it there`);
-    const read = await readListFile(path, null);
+    const read = await readListFile(path, root ?? null);
     const values = "problem" in read ? read : readListText(read);
     if ("problem" in values) throw wrong(`${value.slice(1)} ${values.problem}`);
     return { name, values: values.map((each) => ({ text: each })), isList: true };

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { batchSchemas } from "../../contract/batch-api.ts";
 import type { ImgbatchError, ServiceErrorCode } from "../../contract/errors.ts";
-import { isImageMimeType, type SizePx } from "../../contract/image-formats.ts";
+import { isImageMimeType, type SizePx, shownSize } from "../../contract/image-formats.ts";
 import {
   customIdProblem,
   expandedCustomIds,
@@ -16,13 +16,7 @@ import {
   type CheckedRequest,
   requestHash,
 } from "../../domain/batches/checked-request.ts";
-import {
-  InputImages,
-  NO_SENT_TEXTS,
-  receiveImage,
-  type SentTexts,
-  shownSize,
-} from "../../domain/images/sent-image.ts";
+import { InputImages, NO_SENT_TEXTS, receiveImage, type SentTexts } from "../../domain/images/sent-image.ts";
 import {
   batchModelsOf,
   type GroupEntry,

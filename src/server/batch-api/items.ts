@@ -105,6 +105,12 @@ function optionsOf(item: ListedItem): ItemObject["options"] {
   return asked.length === 0 ? null : Object.fromEntries(asked);
 }
 
+/** How many requests for an item may be paid although no answer came. */
+function lostRequests({ maybePaid, status }: Pick<ListedItem, "maybePaid" | "status">): number {
+  const isFailed = status === "failed" ? 1 : 0;
+  return maybePaid === "twice" ? 1 + isFailed : maybePaid === "once" ? isFailed : 0;
+}
+
 /** An item of a batch as the item list shows it. `isOwner`: with the upstream's own words about a failure. */
 function itemView(
   { price }: Pick<BatchRecord, "price">,
@@ -112,6 +118,8 @@ function itemView(
   { prompt, references, outputs, retriedIn }: ItemDetails,
   isOwner: boolean,
 ): ItemObject {
+  const priceMicroUsd = item.priceMicroUsd ?? price.imageMicroUsd;
+  const lost = lostRequests(item);
   return {
     custom_id: item.customId,
     status: item.status,
@@ -131,7 +139,8 @@ function itemView(
       ...(item.maybePaid === "once" && item.status === "failed" ? [BILLED_NOTE] : []),
     ],
     error: item.error && itemError(item.error, isOwner),
-    cost: item.status === "success" ? microsToNumber(item.priceMicroUsd ?? price.imageMicroUsd) : null,
+    cost: item.status === "success" ? microsToNumber(priceMicroUsd) : null,
+    ...(lost === 0 ? {} : { may_be_billed: microsToNumber(lost * priceMicroUsd) }),
     ...(prompt === undefined ? {} : { prompt }),
     ...(references && {
       references: references.map(({ referenceId: id, type, mimeType, storageUri }) => ({

@@ -8,6 +8,7 @@ import {
   SIZE_TIERS,
   type SizePx,
   type SizeTier,
+  shownSize,
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native-api.ts";
@@ -18,7 +19,6 @@ import {
   receiveImage,
   type SentImage,
   type SentTexts,
-  shownSize,
 } from "../../domain/images/sent-image.ts";
 import {
   MAX_INPUT_IMAGES,

@@ -8,7 +8,13 @@ import { DATA_FILES } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { type BlobStore, StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
-import { makeDirectory, removePartialFiles, syncDirectory, writeFileDurably } from "../../kernel/files.ts";
+import {
+  isPartialFile,
+  makeDirectory,
+  removePartialFiles,
+  syncDirectory,
+  writeFileDurably,
+} from "../../kernel/files.ts";
 import { isDiskFull, systemCodeOf } from "../../kernel/system-errors.ts";
 import { fileBlobs } from "../../storage/blobs/file-blobs.ts";
 import { copyBlob, LEFT_BEHIND } from "../../storage/copy.ts";
@@ -97,7 +103,9 @@ async function refuseOther(directory: string, target: string): Promise<void> {
     const message = `${target} and the data directory ${directory} lie in each other.`;
     throw new ImgbatchError("USAGE", message, { advice: "name a directory elsewhere, best on another disk" });
   }
-  if (existsSync(join(target, DATA_FILES.backup)) || (await readdir(target)).length === 0) return;
+  // A first backup that was killed before its mark has left no more than its lock and a piece of the mark.
+  const isOwn = (name: string) => name.startsWith(DATA_FILES.lock) || isPartialFile(name);
+  if (existsSync(join(target, DATA_FILES.backup)) || (await readdir(target)).every(isOwn)) return;
   const message = `${target} is not empty, and it is not a backup, or a service has run in it.`;
   throw new ImgbatchError("FILE_EXISTS", message, {
     advice: "name an empty directory, or an earlier backup",

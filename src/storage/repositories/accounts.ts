@@ -1,3 +1,5 @@
+import { sql } from "kysely";
+import { UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
 import type { AccountRecord } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
@@ -117,9 +119,64 @@ function idempotencyRepository(session: SqlSession): Repositories["idempotency"]
   };
 }
 
+function budgetRepository({ build, all, run }: SqlSession): Repositories["budgets"] {
+  return {
+    list: async () => all(build.selectFrom("budgets").selectAll().orderBy("scope")),
+    put: async ({ scope, ...facts }) => {
+      const insert = build.insertInto("budgets").values({ scope, ...facts });
+      await run(insert.onConflict((on) => on.column("scope").doUpdateSet(facts)));
+    },
+    remove: (scope) => run(build.deleteFrom("budgets").where("scope", "=", scope)),
+    spent: async ({ fromMs, beforeMs }) => {
+      const ofBatches = build
+        .selectFrom("ledger_entries")
+        .innerJoin("batches", "batches.id", "ledger_entries.batchId")
+        .innerJoin("accounts", "accounts.id", "ledger_entries.accountId")
+        .select(["ledger_entries.accountId", "batches.provider", "batches.taskName as run"])
+        .select((eb) => eb.fn.sum<number>("ledger_entries.amountMicroUsd").as("microUsd"))
+        .where("ledger_entries.kind", "in", ["capture", "charge"])
+        .where("ledger_entries.createdAtMs", ">=", fromMs)
+        .where("ledger_entries.createdAtMs", "<", beforeMs)
+        .where("accounts.isPlay", "=", sql<boolean>`0`)
+        .groupBy(["ledger_entries.accountId", "batches.provider", "batches.taskName"]);
+      const inRealtime = build
+        .selectFrom("usage_records")
+        .innerJoin("accounts", "accounts.id", "usage_records.accountId")
+        .select(["usage_records.accountId", "usage_records.provider"])
+        .select((eb) => eb.fn.sum<number>("usage_records.amountMicroUsd").as("microUsd"))
+        .where("usage_records.createdAtMs", ">=", fromMs)
+        .where("usage_records.createdAtMs", "<", beforeMs)
+        .where("accounts.isPlay", "=", sql<boolean>`0`)
+        .groupBy(["usage_records.accountId", "usage_records.provider"]);
+      const realtime = (await all(inRealtime)).map((row) => ({ ...row, run: null }));
+      return [...(await all(ofBatches)), ...realtime].filter(({ microUsd }) => microUsd > 0);
+    },
+    held: async () => {
+      const ofBatches = build
+        .selectFrom("batches")
+        .innerJoin("accounts", "accounts.id", "batches.accountId")
+        .select(["batches.accountId", "batches.provider", "batches.taskName as run"])
+        .select((eb) => eb.fn.sum<number>("batches.holdMicroUsd").as("microUsd"))
+        .where("batches.status", "in", UNFINISHED_BATCH_STATUSES)
+        .where("accounts.isPlay", "=", sql<boolean>`0`)
+        .groupBy(["batches.accountId", "batches.provider", "batches.taskName"]);
+      const inRealtime = build
+        .selectFrom("realtime_holds")
+        .innerJoin("accounts", "accounts.id", "realtime_holds.accountId")
+        .select(["realtime_holds.accountId", "realtime_holds.lostCall", "realtime_holds.amountMicroUsd"])
+        .where("accounts.isPlay", "=", sql<boolean>`0`);
+      const realtime = (await all(inRealtime)).map(({ accountId, lostCall, amountMicroUsd: microUsd }) => {
+        return { accountId, provider: lostCall?.provider ?? "", run: null, microUsd };
+      });
+      return [...(await all(ofBatches)), ...realtime].filter(({ microUsd }) => microUsd > 0);
+    },
+  };
+}
+
 export const accountRepositories = (session: SqlSession) => ({
   accounts: accountRepository(session),
   keys: keyRepository(session),
   ledger: ledgerRepository(session),
+  budgets: budgetRepository(session),
   idempotency: idempotencyRepository(session),
 });

@@ -53,6 +53,7 @@ const TYPES = {
   usage: "text",
   answer: "text",
   error: "text",
+  maybePaid: "text",
   finishedAtMs: "bigint",
 } as const;
 type Name = keyof typeof TYPES;
@@ -84,6 +85,7 @@ const FINISH = prepared((build, item: Values<FinishedItem>) =>
     usage: item.usage,
     answer: item.answer,
     error: item.error,
+    maybePaid: item.maybePaid,
     finishedAtMs: item.finishedAtMs,
     ...NO_LEASE,
   }),
@@ -111,6 +113,7 @@ const FINISH_ALL = prepared((build, lists: Values<Lists>) => {
       usage: eb.ref("finished.usage"),
       answer: eb.ref("finished.answer"),
       error: eb.ref("finished.error"),
+      maybePaid: eb.ref("finished.maybePaid"),
       finishedAtMs: eb.ref("finished.finishedAtMs"),
       ...NO_LEASE,
     }))

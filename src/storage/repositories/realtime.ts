@@ -42,6 +42,7 @@ function keyedRequestRepository({ build, all, first, run }: SqlSession): Reposit
     },
     due: (nowMs, limit) =>
       all(requests().where("expiresAtMs", "<=", nowMs).orderBy("expiresAtMs").limit(limit)),
+    ofRun: (realtimeId) => first(requests().where("realtimeId", "=", realtimeId)),
     answered: async () => {
       const answered = await all(requests().where("answer", "is not", null).orderBy("realtimeId"));
       return answered.filter(({ answer }) => answer !== null && "sha256" in answer);

@@ -1,7 +1,7 @@
 import type { LeasedItem } from "../../domain/batches/finish-item.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
-import { identityOf, isPaid, type Offer } from "../../domain/models.ts";
+import { identityOf, isPaid, mayBePaidTwice, type Offer } from "../../domain/models.ts";
 import { type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import { coalesced } from "../../kernel/pacing.ts";
 import { tracer } from "../../kernel/tracing.ts";
@@ -116,7 +116,11 @@ export class ItemPool implements WorkerPool {
         // Another process may have been asked to cancel it.
         if (!presence.isAlone && (await tx.batches.locked(id))?.goesOn !== goingOn.kind) continue;
         const claim = { token: leaseToken, worker: presence.id, nowMs, mostSwitches: MOST_SWITCHES };
-        const asked = { provider: provider.name, upstream: identityOf(provider), isPaid: isPaid(provider) };
+        const asked = {
+          provider: provider.name,
+          upstream: identityOf(provider),
+          isPaid: mayBePaidTwice(provider),
+        };
         const which = { which: plan.which, limit: plan.tickets.length };
         const items = await tx.items.claim(id, { ...claim, ...asked, ...which });
         claimed.set(

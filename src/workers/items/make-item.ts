@@ -5,10 +5,11 @@ import {
   finishItem,
   type LeasedItem,
   recordItemCall,
+  unknownOutcome,
 } from "../../domain/batches/finish-item.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
-import { identityOf, isPaid, type Offer } from "../../domain/models.ts";
+import { identityOf, isPaid, mayBePaidTwice, type Offer } from "../../domain/models.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import {
   type GeneratedImages,
@@ -231,17 +232,18 @@ const MAX_ATTEMPTS = 3;
  * pause does not count: it was sent to learn whether the upstream is well.
  * - `again`: nothing was made, and the item is not at fault. It waits as long as it must.
  * - `counted`: nothing was made. The item has `MAX_ATTEMPTS` tries.
- * - `once-more`: an image may have been made and paid. One more request is sent, and the item is marked.
+ * - `unknown`: an image may have been made and paid. What follows is `WorkerDeps.unknownOutcome`: nothing, or one more
+ *   request, and the item is marked.
  *
  * A known task is asked for again as long as its upstream does not say that it has ended.
  */
 function itemRule(
   { trouble, retryable }: ProviderError,
   { isPaid, isProbe, hasTask }: { isPaid: boolean; isProbe: boolean; hasTask: boolean },
-): "again" | "counted" | "once-more" {
+): "again" | "counted" | "unknown" {
   if (trouble === null || !retryable) return "counted";
   if (hasTask) return "again";
-  if (trouble === "ambiguous" && isPaid) return "once-more";
+  if (trouble === "ambiguous" && isPaid) return "unknown";
   const isCounted = trouble === "failing" || trouble === "ambiguous";
   return isCounted && !isProbe ? "counted" : "again";
 }
@@ -254,21 +256,29 @@ async function recordFailure(
   const { item, offer, ticket, batch } = request;
   const { trouble } = error;
   const nowMs = deps.clock.nowMs();
-  const facts = { isPaid: isPaid(offer.provider), isProbe: ticket.isProbe, hasTask: item.task !== null };
+  const facts = {
+    isPaid: mayBePaidTwice(offer.provider),
+    isProbe: ticket.isProbe,
+    hasTask: item.task !== null,
+  };
   const rule = itemRule(error, facts);
   const attempts = rule === "again" ? item.attempts : item.attempts + 1;
   const mayRetry = {
     again: true,
     counted: error.retryable && attempts < MAX_ATTEMPTS,
-    "once-more": item.maybePaid === "no",
+    unknown: deps.unknownOutcome === "once" && item.maybePaid === "no",
   }[rule];
-  if (!mayRetry) return (await failItem(deps.stores, batch, item, error, nowMs)) ?? "lost";
+  if (!mayRetry) {
+    const isLost = isPaid(offer.provider) && trouble === "ambiguous";
+    const failure = isLost ? unknownOutcome(error) : error;
+    return (await failItem(deps.stores, batch, item, failure, nowMs)) ?? "lost";
+  }
   const isSlowed = trouble === "limited" && deps.health.blockOf(offer.provider, offer.executedModel) === null;
   return giveBack(deps, request, {
     delayMs: isSlowed && request.hasOther ? 0 : delayOf(deps, error, attempts, isSlowed),
     attempts,
     failedAt: trouble === null || facts.hasTask ? item.failedAt : offer.provider.name,
-    maybePaid: rule === "once-more" ? "once" : item.maybePaid,
+    maybePaid: rule === "unknown" ? "once" : item.maybePaid,
     outage: rule === "again" && !isSlowed ? (facts.hasTask ? withTask(error) : error) : null,
     isCall: true,
   });
@@ -295,15 +305,16 @@ function delayOf(
   return trouble === null ? (retryAfterMs ?? ownMs) : Math.min(retryAfterMs ?? ownMs, RETRY_BACKOFF.capMs);
 }
 
-/** A stop may leave a request behind that is paid. The item is then asked for once more at most, and marked. */
+/** A stop may leave a request behind that is paid: see `WorkerDeps.unknownOutcome`. */
 async function recordAbort(deps: WorkerDeps, request: ItemRequest): Promise<ItemOutcome> {
   const { item, offer, batch, isSent } = request;
   const { attempts, failedAt } = item;
   // A known task is asked for again.
   const isCall = isSent && item.task === null;
-  const isUnknown = isCall && isPaid(offer.provider);
-  if (isUnknown && item.maybePaid === "twice") {
-    return (await failItem(deps.stores, batch, item, UNKNOWN_OUTCOME, deps.clock.nowMs())) ?? "lost";
+  const isUnknown = isCall && mayBePaidTwice(offer.provider);
+  if (isUnknown && (deps.unknownOutcome === "stop" || item.maybePaid === "twice")) {
+    const failure = stoppedOutcome(item);
+    return (await failItem(deps.stores, batch, item, failure, deps.clock.nowMs())) ?? "lost";
   }
   // The mark was set for a request that was not sent after all.
   const unsent: MaybePaid = item.maybePaid === "no" ? "no" : "once";
@@ -311,13 +322,14 @@ async function recordAbort(deps: WorkerDeps, request: ItemRequest): Promise<Item
   return giveBack(deps, request, { delayMs: 0, attempts, failedAt, maybePaid, outage: null, isCall });
 }
 
-/** The final failure of an item that was sent twice to a paid upstream, without a known outcome. */
-export const UNKNOWN_OUTCOME = {
-  code: "PROVIDER_ITEM_FAILED",
-  message:
-    "Two requests were sent and no outcome is known, because the service was stopped. Both may be paid.",
-  source: "service",
-} as const satisfies ItemError;
+/** The final failure of an item that was sent to a paid upstream when the service was stopped. */
+export function stoppedOutcome({ maybePaid }: Pick<LeasedItem, "maybePaid">): ItemError {
+  const message =
+    maybePaid === "twice"
+      ? "Two requests were sent and no outcome is known, because the service was stopped. Both may be paid."
+      : "The service was stopped before the answer of the upstream came.";
+  return unknownOutcome({ message, source: "service" });
+}
 
 /** With the error of an `outage`, the item fails when that has lasted for too long. */
 async function giveBack(
@@ -354,7 +366,9 @@ async function giveBack(
       const { sinceMs, isOver } = await noteOutage(tx, facts);
       waitingSinceMs = sinceMs;
       if (isOver) {
-        const { isOurs } = await failLeased(tx, batch, item, outage, nowMs);
+        const isLost = item.task !== null && isPaid(offer.provider);
+        const failure = isLost ? unknownOutcome(outage) : outage;
+        const { isOurs } = await failLeased(tx, batch, item, failure, nowMs);
         return { outcome: isOurs ? "failed" : "lost", waitingSinceMs } as const;
       }
     }

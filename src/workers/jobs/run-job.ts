@@ -1,7 +1,8 @@
 import type { ItemError } from "../../contract/statuses.ts";
-import { failItem, finishItem, type LeasedItem } from "../../domain/batches/finish-item.ts";
+import { failItem, finishItem, type LeasedItem, unknownOutcome } from "../../domain/batches/finish-item.ts";
 import { EVERY_MODEL } from "../../domain/health/transitions.ts";
 import { endJob, FORGOTTEN_MS, GIVE_UP_MS, isAtWork, unnamedJobs } from "../../domain/jobs/job-rules.ts";
+import { isPaid } from "../../domain/models.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import {
   type JobResult,
@@ -79,28 +80,41 @@ function restError(job: UpstreamJobRecord, gone: string | null): ItemError & { i
     gone && `The results of the upstream's job could not be fetched, and may have been billed: ${gone}`;
   if (!isOfJob) {
     const message = lost ?? "The upstream's job ended without a result for this item.";
-    return { code: "RESULT_MISSING", message, source, isOfJob };
+    return { code: lost ? "OUTCOME_UNKNOWN" : "RESULT_MISSING", message, source, isOfJob };
   }
   const message = [job.said ?? "The upstream ended the job.", ...(lost ? [lost] : [])].join(" ");
-  return { code: "PROVIDER_ITEM_FAILED", message, source, isOfJob };
+  // Nobody knows what became of a job that has not ended.
+  const isLost = lost !== null || job.state === null;
+  return { code: isLost ? "OUTCOME_UNKNOWN" : "PROVIDER_ITEM_FAILED", message, source, isOfJob };
 }
 
-/** Ends a job: its items without a result fail. `names` change in the same transaction. */
+/**
+ * Ends a job: its items without a result fail. `names` change in the same transaction. An error of which nobody knows whether the
+ * images were made is no failure of the job. Who had the job stopped has decided already about images that it may have made.
+ */
 async function failRest(
-  { deps, batch }: JobWork,
+  { deps, batch, provider }: JobWork,
   job: UpstreamJobRecord,
-  { isOfJob, ...error }: ItemError & { isOfJob: boolean },
+  { isOfJob, ...why }: ItemError & { isOfJob: boolean },
   names?: Pick<UpstreamJobRecord, "upstreamName" | "endedNames">,
 ): Promise<void> {
   const { stores, clock, ids, feed } = deps;
-  const end = { error, isOfJob, nowMs: clock.nowMs(), leaseToken: ids.leaseToken() };
-  const failed = await stores.write(async (tx) => {
+  const isLost = why.code === "OUTCOME_UNKNOWN" && isPaid(provider) && !isStopped(job, provider.times);
+  const plain = isOfJob ? "PROVIDER_ITEM_FAILED" : "RESULT_MISSING";
+  const code = why.code === "OUTCOME_UNKNOWN" ? plain : why.code;
+  const error = isLost ? unknownOutcome(why) : { ...why, code };
+  const end = {
+    error,
+    isOfJob: isOfJob && !isLost,
+    nowMs: clock.nowMs(),
+    leaseToken: ids.leaseToken(),
+  };
+  const ended = await stores.write(async (tx) => {
     await tx.lock("batch", batch.id);
     if (names) await tx.upstreamJobs.update(job.id, names);
     return endJob(tx, batch, job, end);
   });
-  for (const customId of failed)
-    feed.publish({ type: "item", batchId: batch.id, customId, status: "failed" });
+  for (const customId of ended) feed.publish({ type: "item", batchId: batch.id, customId, status: "failed" });
 }
 
 /** Returns why results are missing that the upstream has; null when there are none. */
@@ -269,7 +283,17 @@ async function giveUp(work: JobWork, { code, message, source }: ProviderError): 
     isSent && !message.includes("may have been billed")
       ? " Another request was sent, and the images may have been billed."
       : "";
-  await failRest(work, job, { code, message: message + billed, source, isOfJob: true });
+  const isLost = isSent || code === "OUTCOME_UNKNOWN";
+  const error = { code: isLost ? ("OUTCOME_UNKNOWN" as const) : code, message: message + billed, source };
+  await failRest(work, job, { ...error, isOfJob: true });
+}
+
+/** Whether a person has had the job stopped, and not its time limit. */
+function isStopped(
+  { stopAskedAtMs, sentAtMs, createdAtMs }: UpstreamJobRecord,
+  { jobMs }: Pick<JobWork["provider"]["times"], "jobMs">,
+): boolean {
+  return stopAskedAtMs !== null && stopAskedAtMs - (sentAtMs ?? createdAtMs) < jobMs;
 }
 
 /**
@@ -314,7 +338,7 @@ async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
     } else log.debug("a job could not be polled; trying again", { job: jobId, error: seen.message });
     const end = reasonToEnd(work, { isMissing, missingSinceMs, nowMs: polledAtMs, sentAtMs, stopAskedAtMs });
     if (end === null) continue;
-    const facts = { step: "ended", state: "expired", said: end, endedAtMs: polledAtMs } as const;
+    const facts = { step: "ended", state: null, said: end, endedAtMs: polledAtMs } as const;
     await stores.write((tx) => tx.upstreamJobs.update(jobId, facts));
     return;
   }

@@ -164,7 +164,7 @@ async function endWaiting({ deps, batch }: JobWork): Promise<void> {
 
 const BEING_CREATED: readonly JobStep[] = ["uploaded", "sent"];
 
-/** No job is created more often: of two lost answers, both jobs may be paid. */
+/** No job is created more often: of two lost answers, both jobs may be paid. See `WorkerDeps.unknownOutcome`. */
 const MOST_CREATES = 2;
 /** How long the request may take that stops a job which was created too late. */
 const STOP_MS = 30_000;
@@ -382,8 +382,8 @@ export async function findLostJob(work: JobWork, job: UpstreamJobRecord): Promis
   }
   const isTooOld = clock.nowMs() - job.createdAtMs > FORGOTTEN_MS;
   const isWanted = (await stores.read.upstreamJobs.byId(jobId))?.stopAskedAtMs == null;
-  if (isTooOld || !isWanted || paidCreates(job) >= MOST_CREATES)
-    throw new ProviderError("PROVIDER_ITEM_FAILED", LOST);
+  const most = isPaid(provider) && deps.unknownOutcome === "stop" ? 1 : MOST_CREATES;
+  if (isTooOld || !isWanted || paidCreates(job) >= most) throw new ProviderError("OUTCOME_UNKNOWN", LOST);
   deps.log.warn("a job whose answer was lost was not found; creating another, which may be paid twice", {
     job: jobId,
   });

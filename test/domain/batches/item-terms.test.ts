@@ -47,7 +47,8 @@ describe("items that differ from the rest of their batch", () => {
         } as const;
         const [claimed] = await tx.items.claim(batch.id, claim);
         const made = { mimeType: "image/png", imageCount: 0, error: null, finishedAtMs: 2 } as const;
-        const facts = { modelVersion: null, seed: null, notes: [], usage: null, answer: null };
+        const base = { modelVersion: null, seed: null, notes: [], usage: null, answer: null };
+        const facts = { ...base, maybePaid: "no" } as const;
         const finished = { id: claimed?.id ?? 0, leaseToken: token, status: "success" } as const;
         await tx.items.finish([{ ...finished, ...made, ...facts }]);
       }

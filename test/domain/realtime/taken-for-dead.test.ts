@@ -70,6 +70,7 @@ async function processesOn(
         inspector: sharpInspector(new Decoding(1)),
         offers: new Offers([provider], [model]),
         timeoutMs: 0,
+        unknownOutcome: "once",
         rate: { requestsPerMinute: 0, concurrentRequests: 0 },
       });
       const asked = { caller, content, gone: new AbortController().signal };

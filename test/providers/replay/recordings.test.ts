@@ -10,6 +10,7 @@ import { tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { imageRequest, reference } from "../upstream/scripted-server.ts";
 
+const NEVER = new AbortController().signal;
 const inspector = sharpInspector(new Decoding());
 const asked = { quality: null, background: null, seed: null, negativePrompt: null };
 const square = { tier: "1K", ratio: "1:1", size: { widthPx: 1024, heightPx: 1024 } } as const;
@@ -27,7 +28,7 @@ async function recorded() {
   const recordings = await Recordings.open(directory, inspector, true);
   const fox = await recordable(FOX);
   const image = await tinyPng();
-  expect(await recordings.find(fox)).toBeNull();
+  expect(await recordings.find(fox, NEVER)).toBeNull();
   await recordings.keep(fox, { images: [image], modelVersion: "a-model-2", seed: 9, notes: ["a note"] });
   const [picture = "", json = ""] = (await readdir(directory)).sort();
   return {
@@ -43,8 +44,9 @@ async function recorded() {
 describe("the recordings of a directory", () => {
   it("[REPLAY-3] are a picture and a JSON text that says in words what was asked for, in lines that can be compared", async () => {
     const { recordings, fox, image, picture, json } = await recorded();
-    expect(await recordings.find(fox)).toEqual({
+    expect(await recordings.find(fox, NEVER)).toEqual({
       ...{ images: [image], modelVersion: "a-model-2", seed: 9, notes: ["a note"] },
+      discard: expect.any(Function),
     });
     expect(await readFile(picture)).toEqual(image);
     const text = await readFile(json, "utf8");
@@ -73,7 +75,7 @@ describe("the recordings of a directory", () => {
     await recordings.keep(owl, { refusal, modelVersion: `m ${key}`, notes: [key] });
     expect(await readFile(join(directory, `${owl.stem}.json`), "utf8")).not.toContain(key);
     const error = { code: "SAFETY_BLOCKED", message: "Not for [API key]: an owl.", retryable: false };
-    await expect(recordings.find(owl)).rejects.toMatchObject(error);
+    await expect(recordings.find(owl, NEVER)).rejects.toMatchObject(error);
   });
 
   it("[REPLAY-2] know a request by what decides its picture, and by nothing else", async () => {
@@ -193,7 +195,7 @@ describe("the recordings of a directory", () => {
   it.each(damages)("[REPLAY-4] are refused by name: %s", async (_, damage, named, words) => {
     const files = await recorded();
     await damage(files);
-    const failure = await files.recordings.find(files.fox).catch((error) => error);
+    const failure = await files.recordings.find(files.fox, NEVER).catch((error) => error);
     expect(failure).toBeInstanceOf(ProviderError);
     expect(failure).toMatchObject({ code: "INVALID_ARGUMENT", retryable: false, trouble: null });
     expect(failure.message).toMatch(words);
@@ -211,9 +213,37 @@ describe("the recordings of a directory", () => {
     await copyFile(join(files.directory, name), join(files.directory, name.replace(".jpg", ".png")));
     const text = await readFile(files.json, "utf8");
     await writeFile(files.json, text.replaceAll(".jpg", ".png").replaceAll("image/jpeg", "image/png"));
-    await expect(files.recordings.find(files.fox)).rejects.toThrow(
+    await expect(files.recordings.find(files.fox, NEVER)).rejects.toThrow(
       /\.png in the replay directory is image\/jpeg, not image\/png/,
     );
+  });
+
+  it("[REPLAY-4] with a picture named thousands of times, or nested thousands of lists deep, are refused unread", async () => {
+    const { recordings, fox, json } = await recorded();
+    const {
+      images: [named],
+      ...record
+    } = JSON.parse(await readFile(json, "utf8"));
+    const deep = (levels: number) => JSON.parse(`${"[".repeat(levels)}${"]".repeat(levels)}`);
+    for (const wrong of [
+      { ...record, images: Array(17).fill(named) },
+      { ...record, request: { ...record.request, references: deep(3000) } },
+    ]) {
+      await writeFile(json, JSON.stringify(wrong));
+      await expect(recordings.find(fox, NEVER)).rejects.toThrow(/is no recording, or damaged/);
+    }
+    await writeFile(json, JSON.stringify({ ...record, images: Array(16).fill(named) }));
+    expect((await recordings.find(fox, NEVER))?.images).toHaveLength(16);
+  });
+
+  it("[REPLAY-2] pass on the words of a refusal without control characters and without end", async () => {
+    const { recordings, fox, json } = await recorded();
+    const { images: _, ...record } = JSON.parse(await readFile(json, "utf8"));
+    const refusal = `no \u001b]0;title\u0007 foxes ${"x".repeat(9000)}`;
+    await writeFile(json, JSON.stringify({ ...record, refusal, model_version: "a\u001bb" }));
+    const failure = await recordings.find(fox, NEVER).catch((error) => error);
+    expect(failure).toMatchObject({ code: "SAFETY_BLOCKED", modelVersion: "a\\x1bb" });
+    expect(failure.message).toMatch(/^no \\x1b\]0;title\\x07 foxes x{400,480}…$/);
   });
 
   it("[REPLAY-4] keep no bytes that are no picture", async () => {

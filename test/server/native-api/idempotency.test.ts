@@ -15,6 +15,8 @@ const PRICE = 67_000;
 const START_MICRO_USD = 1_000_000_000;
 /** Consent of the local key to what an upstream costs. */
 const CONSENT = { "x-imgbatch-max-cost": "1" };
+/** A request whose answer was lost is sent once more. */
+const ONCE = { limits: { unknownOutcome: "once" } };
 
 const keyed = (key = "k1", more: Record<string, string> = {}) => ({
   headers: { "idempotency-key": key, ...more },
@@ -226,14 +228,39 @@ describe("a real-time request with an idempotency key", () => {
     upstream.answer = () => Promise.reject(troubled("ambiguous"));
     const service = await startTestService({ workers: false, providers: [upstream] });
     const first = await answerTo(await generate(service, content("x"), keyed("k1", CONSENT)));
-    expect(first.slice(0, 2)).toEqual([504, "false"]);
+    expect(first.slice(0, 2)).toEqual([409, "false"]);
+    expect(first[2]).toContain("REALTIME_OUTCOME_UNKNOWN");
     upstream.answer = async () => made(await tinyPng());
     expect(await answerTo(await generate(service, content("x"), keyed("k1", CONSENT)))).toEqual([
-      504,
+      409,
       "true",
       first[2],
     ]);
     expect(upstream.requests).toHaveLength(1);
+    await expectCharges(service.data, 0);
+  });
+
+  it("[UNKNOWN-1] is not sent again when a stop ended it after it was sent, and that is counted once", async () => {
+    const upstream = new FakeUpstream("vendor");
+    const asked = gate();
+    upstream.answer = (_, signal) => {
+      asked.open();
+      return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    };
+    const service = await startTestService({ workers: false, providers: [upstream] });
+    const stopped = generate(service, content("x"), keyed("k1", CONSENT));
+    await asked.promise;
+    await service.close(0);
+    expect((await stopped).status).toBe(409);
+    const options = { data: service.data, workers: false, providers: [upstream] };
+    const next = await startTestService(options);
+    const refused = await generate(next, content("x"), keyed("k1", CONSENT));
+    expect([refused.status, refused.headers.get("x-imgbatch-may-be-paid-twice")]).toEqual([409, null]);
+    expect(upstream.requests).toHaveLength(1);
+    const { stores } = await openBeside(service.data);
+    expect(await stores.read.providerCalls.list({})).toMatchObject([
+      { requests: 1, errors: 1, images: 0, maybePaidTwice: 0 },
+    ]);
     await expectCharges(service.data, 0);
   });
 
@@ -244,7 +271,7 @@ describe("a real-time request with an idempotency key", () => {
       asked.now.open();
       return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     };
-    let service = await startTestService({ workers: false, providers: [upstream] });
+    let service = await startTestService({ workers: false, providers: [upstream], config: ONCE });
     const { data } = service;
     const target = () => keyed("k1", CONSENT);
     for (let run = 0; run < 2; run++) {
@@ -253,12 +280,12 @@ describe("a real-time request with an idempotency key", () => {
       await asked.now.promise;
       await service.close(0);
       expect((await stopped).status).toBe(503);
-      service = await startTestService({ data, workers: false, providers: [upstream] });
+      service = await startTestService({ data, workers: false, providers: [upstream], config: ONCE });
     }
     const refused = await generate(service, content("x"), target());
     expect([refused.status, (await errorOf(refused)).message]).toEqual([
       409,
-      expect.stringContaining("an upstream may have been paid for both"),
+      expect.stringContaining("both may be paid"),
     ]);
     expect(upstream.requests).toHaveLength(2);
     await expectCharges(data, 0);
@@ -272,13 +299,13 @@ describe("a real-time request with an idempotency key", () => {
       return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     };
     const clock = new FakeClock();
-    const service = await startTestService({ workers: false, providers: [upstream], clock });
+    const service = await startTestService({ workers: false, providers: [upstream], clock, config: ONCE });
     const stopped = generate(service, content("x"), keyed("k1", CONSENT));
     await asked.promise;
     await service.close(0);
     await stopped;
     upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs: 1 }));
-    const options = { data: service.data, workers: false, providers: [upstream], clock };
+    const options = { data: service.data, workers: false, providers: [upstream], clock, config: ONCE };
     const next = await startTestService(options);
     expect((await generate(next, content("x"), keyed("k1", CONSENT))).status).toBe(429);
     upstream.answer = async () => made(await tinyPng());

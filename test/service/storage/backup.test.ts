@@ -89,7 +89,9 @@ describe.skipIf(process.env.IMGBATCH_TEST_STORES !== undefined)("imgbatch admin 
     const data = join(await tempDir(), "data");
     await cp(target, data, { recursive: true });
     const other = new FakeUpstream("paid");
-    const restored = await startTestService({ data, providers: [other] });
+    // What was being made at the time of the backup.
+    const config = { limits: { unknownOutcome: "once" } };
+    const restored = await startTestService({ data, providers: [other], config });
     expect(await restored.batch(done.id)).toEqual(await restored.until(done.id));
     const again = await restored.submit({ model: MODEL, items: items(2) }, { "idempotency-key": "done" });
     expect(again).toMatchObject({ id: done.id, status: "completed" });
@@ -189,6 +191,21 @@ describe.skipIf(process.env.IMGBATCH_TEST_STORES !== undefined)("imgbatch admin 
     await killed("b0");
     expect(await checkOf(target)).toMatchObject({ images: 5, problems: [] });
     expect(await backupStorage({ directory: data, target })).toMatchObject({ files });
+  });
+
+  it("[BACKUP-3] killed in its first moments, it is begun again", async () => {
+    const { data } = await usedDirectory();
+    const target = await tempDir();
+    await writeFile(join(target, DATA_FILES.lock), "");
+    await writeFile(join(target, `.${DATA_FILES.backup}.0123456789ab.partial`), "{");
+    await backupStorage({ directory: data, target });
+    expect(await checkOf(target)).toMatchObject({ images: 5, problems: [] });
+    const gone = await tempDir();
+    await writeFile(join(gone, DATA_FILES.lock), "");
+    await writeFile(join(gone, "letter.txt"), "dear");
+    await expect(backupStorage({ directory: data, target: gone })).rejects.toMatchObject({
+      code: "FILE_EXISTS",
+    });
   });
 
   it("refuses a directory that is something else, and one inside of the data", async () => {

@@ -74,7 +74,10 @@ export class Chain {
     watchEnvironment(this.env);
   }
 
-  /** Writes the configuration and starts nothing. */
+  /**
+   * Writes the configuration and starts nothing. A paid request whose answer was lost is sent once more, unless the configuration
+   * has limits of its own.
+   */
   static async prepare(
     config: object,
     env: Record<string, string> = {},
@@ -82,7 +85,7 @@ export class Chain {
   ): Promise<Chain> {
     const directory = await mkdtemp(join(process.env[SUITE_ROOT] ?? tmpdir(), "imgbatch-chain-"));
     const chain = new Chain(directory, env, clock);
-    await writeFile(chain.#file, JSON.stringify(config));
+    await writeFile(chain.#file, JSON.stringify({ limits: { unknownOutcome: "once" }, ...config }));
     await mkdir(chain.data, { mode: 0o700 });
     await putDatabase(chain.data);
     return chain;

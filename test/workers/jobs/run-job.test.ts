@@ -18,6 +18,8 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const MARK = "may be paid twice";
 const FREE = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
+/** A job whose creation has no answer is created once more. */
+const ONCE = { config: { ...FREE, limits: { unknownOutcome: "once" } } };
 
 const overloaded = (status: number) => ({ status, headers: new Headers(), body: undefined, isHtml: false });
 
@@ -63,7 +65,7 @@ type Upstream = ReturnType<typeof paidUpstream>;
 /** A service over a paid upstream; with a batch of so many images, unless `data` of an earlier service has one. */
 async function startWith(
   { clock, upstream }: Upstream,
-  { count = 0, ...options }: { count?: number; data?: string; logLines?: string[] },
+  { count = 0, ...options }: { count?: number; data?: string; logLines?: string[]; config?: object },
 ) {
   const service = await startTestService({ providers: [upstream], clock, config: FREE, ...options });
   const { id } = count > 0 ? await service.submit({ model: MODEL, items: items(count) }) : { id: "" };
@@ -193,7 +195,7 @@ describe("a job whose creation has no answer", () => {
       if (name === "upstream/1") yield* results.call(upstream, name);
     };
     upstream.times.lostMs = SOON_LOST_MS;
-    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
+    const { service, id } = await startWith({ clock, upstream }, { count: 2, ...ONCE });
     expect(await passToEnd(clock, 10_000, service, id)).toMatchObject({
       status: "completed",
       success_count: 2,
@@ -232,7 +234,7 @@ describe("a job whose creation has no answer", () => {
         yield* list.call(upstream);
       };
     };
-    const { service: first, id } = await startWith({ clock, upstream }, { count: 2 });
+    const { service: first, id } = await startWith({ clock, upstream }, { count: 2, ...ONCE });
     await passUntil(clock, MINUTE_MS, () => hangs > 0);
     await first.close(0);
     upstream.unlisted.clear();
@@ -245,7 +247,7 @@ describe("a job whose creation has no answer", () => {
     upstream.results = async function* (name) {
       if (name === "upstream/1") yield* results.call(upstream, name);
     };
-    const { service: second } = await startWith({ clock, upstream }, { data: first.data });
+    const { service: second } = await startWith({ clock, upstream }, { data: first.data, ...ONCE });
     expect(await passToEnd(clock, 10_000, second, id)).toMatchObject({
       status: "completed",
       success_count: 2,
@@ -255,27 +257,41 @@ describe("a job whose creation has no answer", () => {
     await second.expectBooks();
   });
 
-  it("twice is given up: its items may have been billed", async () => {
-    const { clock, upstream } = paidUpstream();
-    upstream.beforeCreate = () => {
-      throw troubled("ambiguous");
-    };
-    upstream.times.lostMs = SOON_LOST_MS;
-    const { service, id } = await startWith({ clock, upstream }, { count: 1 });
-    const error = { message: expect.stringContaining("may have been billed") };
-    expect(await passToEnd(clock, 10_000, service, id)).toMatchObject({ status: "failed", error });
-  });
+  it.each([
+    ["stop", 1, "may be billed"],
+    ["once", 2, "may be paid twice"],
+  ])(
+    "is given up by the rule %s after %i requests: its items have no known outcome",
+    async (rule, creates, note) => {
+      const { clock, upstream } = paidUpstream();
+      upstream.beforeCreate = () => {
+        throw troubled("ambiguous");
+      };
+      upstream.times.lostMs = SOON_LOST_MS;
+      const config = { ...FREE, limits: { unknownOutcome: rule } };
+      const { service, id } = await startWith({ clock, upstream }, { count: 1, config });
+      expect(await passToEnd(clock, 10_000, service, id)).toMatchObject({
+        status: "completed",
+        fail_count: 1,
+      });
+      const error = { code: "OUTCOME_UNKNOWN", message: expect.stringContaining("may have been billed") };
+      expect(await service.items(id)).toMatchObject([{ error, notes: [expect.stringContaining(note)] }]);
+      expect(await jobsOf(service, id)).toMatchObject([{ creates }]);
+      await service.expectBooks();
+    },
+  );
 
   it("for two days is never created again", async () => {
     const { clock, upstream } = paidUpstream();
     lostOnce(upstream);
-    const { service: first, id } = await startWith({ clock, upstream }, { count: 1 });
+    const { service: first, id } = await startWith({ clock, upstream }, { count: 1, ...ONCE });
     await expect.poll(() => [upstream.jobs.size, clock.nextWakeInMs]).toEqual([1, upstream.times.pollMs]);
     await first.close(0);
     clock.advance(48 * HOUR_MS);
-    const { service: second } = await startWith({ clock, upstream }, { data: first.data });
-    const error = { message: expect.stringContaining("may have been billed") };
-    expect(await second.until(id)).toMatchObject({ status: "failed", error });
+    const { service: second } = await startWith({ clock, upstream }, { data: first.data, ...ONCE });
+    const error = { code: "OUTCOME_UNKNOWN", message: expect.stringContaining("may have been billed") };
+    expect(await second.until(id)).toMatchObject({ status: "completed", fail_count: 1 });
+    expect(await second.items(id)).toMatchObject([{ error }]);
     expect(upstream.jobs.size).toBe(1);
   });
 
@@ -523,7 +539,7 @@ describe("an upstream of jobs with a trouble", () => {
       waiting: null,
     });
     expect(await failure(service, id)).toMatchObject({
-      data: [{ error: { code: "RESULT_MISSING", message: expect.stringContaining("billed") } }],
+      data: [{ error: { code: "OUTCOME_UNKNOWN", message: expect.stringContaining("billed") } }],
     });
   });
 
@@ -563,7 +579,7 @@ it("results that always end early are taken as they are in the end, and the rest
   expect(ended).toMatchObject({ status: "completed", success_count: 1, fail_count: 1 });
   expect(reads).toBe(6);
   const failed = (await service.items(id)).flatMap(({ error }) => error ?? []);
-  expect(failed).toMatchObject([{ code: "RESULT_MISSING", message: expect.stringContaining("1 of 2") }]);
+  expect(failed).toMatchObject([{ code: "OUTCOME_UNKNOWN", message: expect.stringContaining("1 of 2") }]);
   await service.expectBooks();
 });
 
@@ -602,8 +618,9 @@ describe("a job that took too long while the service was off", () => {
         .toBe(isRunning);
     }
     expect(asked).toBe(3);
-    const error = { message: expect.stringContaining("nor after it was asked to stop it") };
-    expect(await service.until(id)).toMatchObject({ status: "failed", error });
+    const message = expect.stringContaining("nor after it was asked to stop it");
+    expect(await service.until(id)).toMatchObject({ status: "completed", fail_count: 1 });
+    expect(await service.items(id)).toMatchObject([{ error: { code: "OUTCOME_UNKNOWN", message } }]);
   });
 });
 

@@ -1,0 +1,97 @@
+import { expect, it } from "vitest";
+import { periodOf, requireBudget, scopeOfUpstream } from "../../src/domain/billing/budget.ts";
+import { runInProcess } from "../support/cli-in-process.ts";
+import { onEachDialect } from "../support/dialects.ts";
+import { FakeUpstream } from "../support/fake-provider.ts";
+import { content, errorOf, generate } from "../support/realtime.ts";
+import { items, MODEL, startTestService } from "../support/service.ts";
+import { openBatchRecord } from "../support/stores.ts";
+
+const CONSENT = { "x-imgbatch-max-cost": "9" };
+
+it("[BUDGET-1] a budget over time counts batches and real time of all runs, refuses before anything is sent, and shows what is left", async () => {
+  const upstream = new FakeUpstream("vendor");
+  const service = await startTestService({ providers: [upstream] });
+  const budget = async (...args: string[]) => {
+    const ran = await runInProcess(["budget", "--data", service.data, "--json", ...args], {
+      cwd: service.data,
+    });
+    expect(ran.code, ran.stderr).toBe(0);
+    return JSON.parse(ran.stdout);
+  };
+  expect(await budget("0.15/month")).toMatchObject({
+    budgets: [{ upstream: null, usd: 0.15, per: "month", spent: 0, held: 0, left: 0.15 }],
+    months: [],
+  });
+  const { id } = await service.submit({ model: MODEL, task_name: "foxes", items: items(2) }, CONSENT);
+  expect(await service.until(id)).toMatchObject({ success_count: 2, actual_cost: 0.067 });
+  expect((await generate(service, content("x"), { headers: CONSENT })).status).toBe(200);
+  const sent = upstream.requests.length;
+  await expect
+    .poll(() => budget())
+    .toMatchObject({
+      budgets: [{ spent: 0.134, held: 0, left: 0.016 }],
+      months: [
+        { upstream: "vendor", run: "foxes", spent: 0.067 },
+        { upstream: "vendor", run: null, spent: 0.067 },
+      ],
+    });
+  const refused = await generate(service, content("y"), { headers: CONSENT });
+  expect([refused.status, (await errorOf(refused)).message]).toEqual([
+    402,
+    expect.stringContaining("The budget is $0.15 a month: $0.134 are spent and $0.00 held in this month"),
+  ]);
+  await expect(service.submit({ model: MODEL, items: items(1) }, CONSENT)).rejects.toThrow();
+  expect(upstream.requests).toHaveLength(sent);
+  expect((await budget("none")).budgets).toEqual([]);
+  expect((await generate(service, content("y"), { headers: CONSENT })).status).toBe(200);
+  await service.expectBooks();
+});
+
+it("[BUDGET-1] a service gives each account the budget of its configuration", async () => {
+  const upstream = new FakeUpstream("vendor");
+  const config = { limits: { budget: { usd: 0.07, per: "day" } } };
+  const service = await startTestService({ workers: false, providers: [upstream], config });
+  expect((await generate(service, content("x"), { headers: CONSENT })).status).toBe(200);
+  expect((await generate(service, content("y"), { headers: CONSENT })).status).toBe(402);
+  await service.close(0);
+  const next = await startTestService({ data: service.data, workers: false, providers: [upstream] });
+  expect((await generate(next, content("y"), { headers: CONSENT })).status).toBe(200);
+});
+
+it("a budget that is typed wrongly is refused with what would be right", async () => {
+  for (const text of ["20", "20/week", "x/day", "-1/day"]) {
+    const { code, stderr } = await runInProcess(["budget", "--", text], { cwd: "." });
+    expect([code, stderr], text).toEqual([2, expect.stringContaining("20/month")]);
+  }
+});
+
+it("the periods of a budget are days and months of UTC", () => {
+  const now = Date.UTC(2026, 11, 31, 23, 59);
+  expect(periodOf("day", now)).toEqual({ fromMs: Date.UTC(2026, 11, 31), beforeMs: Date.UTC(2027, 0, 1) });
+  expect(periodOf("month", now)).toEqual({ fromMs: Date.UTC(2026, 11, 1), beforeMs: Date.UTC(2027, 0, 1) });
+});
+
+onEachDialect("a budget", (open) => {
+  it("of an upstream counts what that one makes alone", async () => {
+    const stores = await open();
+    const { id, accountId, provider } = await openBatchRecord(stores, 1);
+    const batch = await stores.read.batches.byId(id);
+    const holdMicroUsd = batch?.holdMicroUsd ?? 0;
+    const refusal = (name: string, limitMicroUsd: number) =>
+      stores
+        .write(async (tx) => {
+          await tx.budgets.put({ scope: scopeOfUpstream(name), limitMicroUsd, per: "day" });
+          const hold = { accountId, provider, amountMicroUsd: 1 };
+          await requireBudget(tx, hold, 1, (message) => new Error(message));
+          await tx.budgets.remove(scopeOfUpstream(name));
+          return "none";
+        })
+        .catch((error: Error) => error.message);
+    expect(await refusal("another", 0)).toBe("none");
+    expect(await refusal(provider, holdMicroUsd)).toBe("none");
+    expect(await refusal(provider, holdMicroUsd - 1)).toContain(`of ${provider}`);
+    expect(await stores.read.budgets.list()).toEqual([]);
+    expect(await stores.read.budgets.spent({ fromMs: 0, beforeMs: 1e15 })).toEqual([]);
+  });
+});
