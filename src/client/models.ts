@@ -1,3 +1,5 @@
+import { readAnnouncedPixels } from "../contract/batch-api.ts";
+import type { PixelSizes } from "../contract/image-formats.ts";
 import { ANNOUNCED_LIMITS, type Limits } from "../contract/limits.ts";
 import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
@@ -8,6 +10,8 @@ import { microsOf, readPage, textOf, textsOf, unexpectedAnswer } from "./answers
 export interface TakenOptions {
   aspectRatios: readonly string[];
   sizes: readonly string[];
+  /** The exact pixels that it takes besides. */
+  pixels: PixelSizes | "any" | null;
   qualities: readonly string[];
   defaultQuality: string | null;
   backgrounds: readonly string[];
@@ -75,6 +79,7 @@ function takenOptions(value: unknown): TakenOptions | null {
     options && {
       aspectRatios: textsOf(options.aspect_ratio),
       sizes: textsOf(options.image_size).map((size) => size.toUpperCase()),
+      pixels: readAnnouncedPixels(options.pixels),
       qualities: textsOf(options.quality),
       defaultQuality: textOf(options.default_quality),
       backgrounds: textsOf(options.background),

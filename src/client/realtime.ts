@@ -1,7 +1,17 @@
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import { ImgbatchError } from "../contract/errors.ts";
-import { type ImageMimeType, type SizeTier, sniffImageType } from "../contract/image-formats.ts";
+import {
+  type ImageMimeType,
+  type ImageSize,
+  RATIOS,
+  readPixels,
+  SIZE_TIERS,
+  type SizeTier,
+  sizeOfPixels,
+  sniffImageType,
+  tierOf,
+} from "../contract/image-formats.ts";
 import { missingEnd } from "../contract/image-structure.ts";
 import type { NativeBody } from "../contract/native-api.ts";
 import {
@@ -26,7 +36,7 @@ interface GenerateRequest {
   /** Null: the service chooses. */
   aspectRatio: string | null;
   /** Null: the service's default, 1K. */
-  size: SizeTier | null;
+  size: ImageSize | null;
   /** Null: the service chooses one, if it has any. */
   seed: number | null;
   /** Null: the service's default, PNG. */
@@ -85,7 +95,7 @@ export async function generateImage(
     method: "POST",
     path: routes.generateContent(request.model),
     body: JSON.stringify(toBody(request)),
-    timeoutMs: REALTIME_TIMEOUTS_MS[request.size ?? "1K"],
+    timeoutMs: REALTIME_TIMEOUTS_MS[tierOf(request.size ?? "1K")],
     signal: options.signal,
     bills: true,
     alsoRetry: (error) => {
@@ -111,7 +121,8 @@ export async function generateImage(
 }
 
 function toBody(request: GenerateRequest): NativeBody<"GenerateContent"> {
-  const { prompt, images, aspectRatio, size, seed, mimeType } = request;
+  const { prompt, images, seed, mimeType } = request;
+  const { size, ratio: aspectRatio } = shapeOf(request);
   const inputs = images.map(({ mimeType, data }) => ({
     inlineData: { mimeType, data: data.toString("base64") },
   }));
@@ -127,6 +138,13 @@ function toBody(request: GenerateRequest): NativeBody<"GenerateContent"> {
       },
     },
   };
+}
+
+/** The native API is asked for pixels by the size and the ratio that stand for them. The caller has checked that some do. */
+function shapeOf({ size, aspectRatio }: GenerateRequest): { size: string | null; ratio: string | null } {
+  const exact = size === null ? null : readPixels(size);
+  const table = { tiers: SIZE_TIERS, ratios: RATIOS.extended, pixels: null };
+  return (exact && sizeOfPixels(table, exact)) ?? { size, ratio: aspectRatio };
 }
 
 /** Other services leave out fields or send null. A missing field is null. */

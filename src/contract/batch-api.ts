@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { BACKGROUNDS, MOST_SEED, SIZE_TIERS } from "./image-formats.ts";
+import { BACKGROUNDS, MOST_SEED, type PixelSizes, SIZE_TIERS } from "./image-formats.ts";
 import { ANNOUNCED_LIMITS, FIXED_LIMITS } from "./limits.ts";
 import { BATCH_SOURCES, BATCH_STATUSES, ITEM_STATUSES } from "./statuses.ts";
 
@@ -22,7 +22,12 @@ const referenceImageSchema = z.object({
 /** What an item asks for besides its prompt. An extension, which the list of models announces. */
 const itemOptionsSchema = z.object({
   aspect_ratio: z.string().nullish().describe("width to height, such as 16:9; a ratio of the model"),
-  image_size: z.enum(SIZE_TIERS).nullish().describe("default: 1K"),
+  image_size: z
+    .string()
+    .nullish()
+    .describe(
+      "512, 1K, 2K or 4K, or exact pixels such as 1536x1024, as far as the model takes them; default: 1K",
+    ),
   quality: z.string().nullish().describe("a word of the model; default: its default quality"),
   background: z.enum(BACKGROUNDS).nullish().describe("default: auto; transparent needs PNG or WebP"),
   seed: z.int().min(0).max(MOST_SEED).nullish().describe("of the first output; each further one adds 1"),
@@ -244,6 +249,22 @@ const batchModelSchema = z.object({
     .object({
       aspect_ratio: z.array(z.string()),
       image_size: z.array(z.enum(SIZE_TIERS)),
+      pixels: z
+        .union([
+          z.literal("any"),
+          z.array(z.string()),
+          z.object({
+            multiple_of: z.int(),
+            longest_px: z.int(),
+            least_pixels: z.int(),
+            most_pixels: z.int(),
+            most_ratio: z.number(),
+          }),
+        ])
+        .nullable()
+        .describe(
+          "the exact pixels that `image_size` may ask for besides; null: those of the sizes and ratios alone",
+        ),
       quality: z.array(z.string()),
       default_quality: z.string().nullable().describe("of an item that names none"),
       background: z.array(z.enum(BACKGROUNDS)),
@@ -263,6 +284,34 @@ const batchModelSchema = z.object({
     .describe("US dollars an image, as in `pricing`"),
 });
 export type BatchModel = z.infer<typeof batchModelSchema>;
+type AnnouncedPixels = BatchModel["options"]["pixels"];
+
+/** Returns the pixels that a model can be asked for as the list of models announces them. */
+export function announcedPixels(pixels: PixelSizes | "any" | null): AnnouncedPixels {
+  if (pixels === null || pixels === "any") return pixels;
+  if (!("multipleOf" in pixels)) return [...pixels];
+  const { multipleOf, longestPx, leastPixels, mostPixels, mostRatio } = pixels;
+  return {
+    multiple_of: multipleOf,
+    longest_px: longestPx,
+    least_pixels: leastPixels,
+    most_pixels: mostPixels,
+    most_ratio: mostRatio,
+  };
+}
+
+/** Returns the pixels that an entry of a list of models announces; null where it announces none that can be read. */
+export function readAnnouncedPixels(value: unknown): PixelSizes | "any" | null {
+  const pixels = batchModelSchema.shape.options.shape.pixels.safeParse(value).data ?? null;
+  if (pixels === null || pixels === "any" || Array.isArray(pixels)) return pixels;
+  return {
+    multipleOf: pixels.multiple_of,
+    longestPx: pixels.longest_px,
+    leastPixels: pixels.least_pixels,
+    mostPixels: pixels.most_pixels,
+    mostRatio: pixels.most_ratio,
+  };
+}
 
 /** The schema of a list with its envelope. */
 export const listOf = <T extends z.ZodType>(element: T) =>

@@ -83,12 +83,193 @@ const SIZES_1K: Record<AspectRatio, readonly [number, number]> = {
 /** The enlargement of each tier, relative to the width and height at 1K. */
 export const TIER_FACTORS: Record<SizeTier, number> = { "512": 0.5, "1K": 1, "2K": 2, "4K": 4 };
 
-/** The pixels of an image of this tier and ratio. */
-export function imageSizePx(tier: SizeTier, ratio: AspectRatio): SizePx {
+/** A size in pixels, as OpenAI writes it: `1536x1024`. */
+type PixelSize = `${number}x${number}`;
+/** The size of an image: a tier, whose pixels follow from its ratio, or exact pixels. */
+export type ImageSize = SizeTier | PixelSize;
+
+/** Returns the pixels of `1536x1024`, 64 to 99999 each; null for any other text. */
+export function readPixels(text: string): SizePx | null {
+  const [, width, height] = /^(\d{2,5})x(\d{2,5})$/i.exec(text) ?? [];
+  const [widthPx, heightPx] = [Number(width), Number(height)];
+  return widthPx >= LEAST_SIDE_PX && heightPx >= LEAST_SIDE_PX ? { widthPx, heightPx } : null;
+}
+const LEAST_SIDE_PX = 64;
+
+export const pixelSize = ({ widthPx, heightPx }: SizePx): PixelSize => `${widthPx}x${heightPx}`;
+
+/** Returns a size as it is written in requests, such as `2k` or `1536X1024`; null for any other text. */
+export function readImageSize(text: string): ImageSize | null {
+  const tier = SIZE_TIERS.find((each) => each === text.toUpperCase());
+  if (tier !== undefined) return tier;
+  const pixels = readPixels(text);
+  return pixels && pixelSize(pixels);
+}
+
+export function isTier(size: ImageSize): size is SizeTier {
+  return SIZE_TIERS.some((tier) => tier === size);
+}
+
+/** Returns the tier whose square picture is nearest in area: twice as large counts as far as half as large. */
+export function tierOf(size: ImageSize, tiers: readonly SizeTier[] = SIZE_TIERS): SizeTier {
+  if (isTier(size)) return size;
+  const area = areaOf(readPixels(size) ?? imageSizePx("1K", "1:1"));
+  const distance = (tier: SizeTier) => Math.abs(Math.log(area / areaOf(imageSizePx(tier, "1:1"))));
+  return tiers.reduce((best, tier) => (distance(tier) < distance(best) ? tier : best), tiers[0] ?? "1K");
+}
+
+const areaOf = ({ widthPx, heightPx }: SizePx) => widthPx * heightPx;
+
+/** The pixels of an image of this size; of a tier, those of Google's models for its ratio. */
+export function imageSizePx(size: ImageSize, ratio: AspectRatio): SizePx {
+  const pixels = isTier(size) ? null : readPixels(size);
+  if (pixels !== null) return pixels;
   const [width, height] = SIZES_1K[ratio];
-  const factor = TIER_FACTORS[tier];
+  const factor = TIER_FACTORS[tierOf(size)];
   return { widthPx: width * factor, heightPx: height * factor };
 }
+
+/** All sizes whose sides are multiples of a number, within bounds. */
+interface PixelRule {
+  multipleOf: number;
+  longestPx: number;
+  leastPixels: number;
+  mostPixels: number;
+  /** The longer side is at most this many times the shorter one. */
+  mostRatio: number;
+}
+/** The pixels that a model can be asked for: a list such as `["1024x1024", "1536x1024"]`, or a rule. */
+export type PixelSizes = readonly string[] | PixelRule;
+
+const isList = (pixels: PixelSizes): pixels is readonly string[] => Array.isArray(pixels);
+
+/** Returns whether a model with these sizes can make a picture of exactly these pixels. */
+export function makesPixels(pixels: PixelSizes, size: SizePx): boolean {
+  if (isList(pixels)) return pixels.includes(pixelSize(size));
+  const { multipleOf, longestPx, leastPixels, mostPixels, mostRatio } = pixels;
+  const [short, long] = [size.widthPx, size.heightPx].sort((a, b) => a - b) as [number, number];
+  const isEven = short % multipleOf === 0 && long % multipleOf === 0;
+  const area = areaOf(size);
+  return (
+    isEven && long <= longestPx && area >= leastPixels && area <= mostPixels && long <= short * mostRatio
+  );
+}
+
+/** A size of a list may be this far from its ratio, since sides are often rounded to multiples of 16 or 32. */
+const RATIO_TOLERANCE = 0.02;
+
+/**
+ * Returns the pixels that a tier and a ratio stand for at a model that is asked for pixels; null when it cannot make them. Of
+ * a list, it is the size of this ratio that is nearest to the tier. By a rule, it is the size that other models make; a 4K
+ * picture is the largest of its ratio where that size is out of bounds.
+ */
+function pixelsFor(pixels: PixelSizes, tier: SizeTier, ratio: AspectRatio): SizePx | null {
+  const usual = imageSizePx(tier, ratio);
+  if (makesPixels(pixels, usual)) return usual;
+  const [w = 1, h = 1] = ratio.split(":").map(Number);
+  if (isList(pixels)) {
+    const isOfRatio = ({ widthPx, heightPx }: SizePx) =>
+      Math.abs((widthPx * h) / (heightPx * w) - 1) <= RATIO_TOLERANCE;
+    const sizes = pixels.flatMap((text) => readPixels(text) ?? []).filter(isOfRatio);
+    const ofTier = sizes.filter((size) => tierOf(pixelSize(size)) === tier);
+    const distance = (size: SizePx) => Math.abs(Math.log(areaOf(size) / areaOf(usual)));
+    return ofTier.sort((a, b) => distance(a) - distance(b))[0] ?? null;
+  }
+  if (tier !== "4K") return null;
+  const { multipleOf, longestPx, mostPixels } = pixels;
+  const long = Math.min(longestPx, Math.sqrt((mostPixels * Math.max(w, h)) / Math.min(w, h)));
+  const exact = { widthPx: (long * w) / Math.max(w, h), heightPx: (long * h) / Math.max(w, h) };
+  // A side is at most as long as it would be exactly, so that the picture stays within the bounds.
+  const down = (px: number) => Math.floor(px / multipleOf + 1e-9) * multipleOf;
+  const largest = { widthPx: down(exact.widthPx), heightPx: down(exact.heightPx) };
+  return makesPixels(pixels, largest) ? largest : null;
+}
+
+/** Returns what pixels a model can be asked for, in words that follow "takes". */
+function wordsOfPixels(pixels: PixelSizes): string {
+  if (isList(pixels)) return pixels.join(", ");
+  const { multipleOf, longestPx, leastPixels, mostPixels, mostRatio } = pixels;
+  return `sides that are multiples of ${multipleOf}, at most ${longestPx} long, from 1:${mostRatio} to ${mostRatio}:1, with ${leastPixels} to ${mostPixels} pixels`;
+}
+
+/** Returns a size that a model makes and that is near to a wanted one, for advice. */
+function nearestPixels(pixels: PixelSizes, wanted: SizePx): PixelSize | null {
+  const shape = (size: SizePx) => Math.log(size.widthPx / size.heightPx);
+  const distance = (size: SizePx) =>
+    Math.abs(shape(size) - shape(wanted)) + Math.abs(Math.log(areaOf(size) / areaOf(wanted))) / 10;
+  const candidates = isList(pixels)
+    ? pixels.flatMap((text) => readPixels(text) ?? [])
+    : [roundedTo(pixels, wanted), ...tableSizes().map(({ px }) => px)].filter((px) =>
+        makesPixels(pixels, px),
+      );
+  const [nearest] = candidates.sort((a, b) => distance(a) - distance(b));
+  return nearest ? pixelSize(nearest) : null;
+}
+
+function roundedTo({ multipleOf }: PixelRule, { widthPx, heightPx }: SizePx): SizePx {
+  const round = (px: number) => Math.max(1, Math.round(px / multipleOf)) * multipleOf;
+  return { widthPx: round(widthPx), heightPx: round(heightPx) };
+}
+
+/** Every tier and ratio with its pixels, for models that are asked for these two alone. */
+function tableSizes(): { tier: SizeTier; ratio: AspectRatio; px: SizePx }[] {
+  return SIZE_TIERS.flatMap((tier) =>
+    RATIOS.extended.map((ratio) => ({ tier, ratio, px: imageSizePx(tier, ratio) })),
+  );
+}
+
+/** The sizes that a model can be asked for. */
+export interface ShapeFacts {
+  ratios: readonly AspectRatio[];
+  tiers: readonly SizeTier[];
+  /** The exact pixels that it takes besides; null: a tier and a ratio decide them. */
+  pixels: PixelSizes | "any" | null;
+}
+
+/** Returns the pixels that a tier and a ratio stand for at a model with these pixels; null when it cannot make them. */
+export function pixelsAt(
+  pixels: PixelSizes | "any" | null,
+  tier: SizeTier,
+  ratio: AspectRatio,
+): SizePx | null {
+  return pixels === null || pixels === "any" ? imageSizePx(tier, ratio) : pixelsFor(pixels, tier, ratio);
+}
+
+/** Returns the size that makes exactly these pixels: a tier with its ratio where one stands for them. Null: there is none. */
+export function sizeOfPixels(
+  facts: ShapeFacts,
+  wanted: SizePx,
+): { size: ImageSize; ratio: AspectRatio } | null {
+  const { ratios, tiers, pixels } = facts;
+  const isUsual = (size: SizeTier, ratio: AspectRatio) =>
+    pixelSize(imageSizePx(size, ratio)) === pixelSize(wanted);
+  for (const size of tiers)
+    for (const ratio of ratios)
+      if (isUsual(size, ratio) && (pixels === null || pixels === "any" || makesPixels(pixels, wanted)))
+        return { size, ratio };
+  if (pixels === null || (pixels !== "any" && !makesPixels(pixels, wanted))) return null;
+  return { size: pixelSize(wanted), ratio: nearestRatio(wanted, { ratios: RATIOS.extended }) };
+}
+
+/** Returns in words what pixels can be asked for, and which are nearest to the wanted ones. For a message behind "takes". */
+export function pixelAdvice({ ratios, tiers, pixels }: ShapeFacts, wanted: SizePx): string {
+  const hasOwn = pixels !== null && pixels !== "any";
+  const table = tiers.flatMap((tier) => ratios.flatMap((ratio) => pixelsAt(pixels, tier, ratio) ?? []));
+  const nearest = nearestPixels(hasOwn ? pixels : table.map(pixelSize), wanted);
+  const words = hasOwn ? wordsOfPixels(pixels) : "the pixels of its sizes and ratios";
+  return nearest === null ? words : `${words}; the nearest is ${nearest}`;
+}
+
+/**
+ * The ratio whose pictures are nearest to the shape of an image: twice as wide counts as far as twice as high.
+ */
+export function nearestRatio(image: SizePx, { ratios }: Pick<ShapeFacts, "ratios">): AspectRatio {
+  const shape = shapeOf(image);
+  const distance = (ratio: AspectRatio) => Math.abs(shape - shapeOf(imageSizePx("1K", ratio)));
+  return ratios.reduce((best, ratio) => (distance(ratio) < distance(best) ? ratio : best), DEFAULT_RATIO);
+}
+
+const shapeOf = ({ widthPx, heightPx }: SizePx) => Math.log(widthPx / heightPx);
 
 /** The facts in the first bytes of an image. */
 interface ImageHeader {

@@ -8,6 +8,24 @@ const header = z.string().regex(/^[A-Za-z0-9-]+$/, "must be the name of a header
 /** Merged into the body of each request. */
 const extra = z.record(z.string(), z.json()).default({});
 
+/** Sizes in pixels: a list, or the bounds of sizes whose sides are multiples of a number. */
+export const pixelSizes = z.union(
+  [
+    z.array(z.string().regex(/^[1-9]\d{1,4}x[1-9]\d{1,4}$/, 'must be like "1024x1024"')).min(1),
+    z.strictObject({
+      multipleOf: z.int().min(1).describe("both sides are multiples of it"),
+      longestPx: z.int().min(1).describe("the most pixels of a side"),
+      leastPixels: z.int().min(1).describe("the fewest pixels of a picture"),
+      mostPixels: z.int().min(1).describe("the most pixels of a picture"),
+      mostRatio: z.number().min(1).describe("the longer side divided by the shorter one is at most this"),
+    }),
+  ],
+  {
+    error:
+      'must be a list such as ["1024x1024"], or a rule with multipleOf, longestPx, leastPixels, mostPixels and mostRatio',
+  },
+);
+
 /** The fields of every provider entry. */
 const anyProvider = {
   name: z.string().min(1).describe("its name in records, lists and messages"),
@@ -37,12 +55,12 @@ const upstream = {
     .default(null)
     .describe("the most requests in a minute; null: no limit of its own"),
   free: z.boolean().default(false).describe("its images cost nothing"),
-  sizes: z
-    .array(z.string().regex(/^[1-9]\d{1,4}x[1-9]\d{1,4}$/, 'must be like "1024x1024"'))
-    .min(1)
+  sizes: pixelSizes
     .nullable()
     .default(null)
-    .describe("the sizes that it takes; the nearest by ratio, then by area, is sent. null: any"),
+    .describe(
+      "the sizes in pixels that it takes, for models of which the catalogue knows none: a list, or a rule. What none of them makes is refused. null: any",
+    ),
   for: z
     .array(z.enum(["batches", "realtime"]))
     .min(1)

@@ -2,10 +2,17 @@ import {
   type AspectRatio,
   BACKGROUNDS,
   type Background,
+  type ImageSize,
   imageSizePx,
+  isTier,
+  makesPixels,
+  type PixelSizes,
+  pixelsAt,
   RATIOS,
+  type ShapeFacts,
   type SizePx,
   type SizeTier,
+  tierOf,
 } from "../contract/image-formats.ts";
 import { referenceLimitByName } from "../contract/limits.ts";
 import { fieldsOf } from "../kernel/json.ts";
@@ -92,62 +99,98 @@ export interface Offer<P extends ImageProvider = ImageProvider> {
 export interface Needs {
   /** The most reference images of one item. */
   references: number;
-  /** The ratios of all items, and their tiers. */
+  /** The ratios of all items, and their sizes. */
   ratios: readonly AspectRatio[];
-  tiers: readonly SizeTier[];
+  sizes: readonly ImageSize[];
   /** What any item asks for besides. Default: nothing. */
   options?: readonly Carried[];
 }
 
 /** The values of options that a provider makes of a model. */
-export interface OptionFacts {
-  ratios: readonly AspectRatio[];
-  tiers: readonly SizeTier[];
+export interface OptionFacts extends ShapeFacts {
   qualities: readonly string[];
   defaultQuality: string | null;
   backgrounds: readonly Background[];
   seed: boolean;
   negativePrompt: boolean;
   mask: boolean;
+  /** The pictures are drawn, without a model. */
+  areDrawings: boolean;
 }
 
 /** The qualities of drawings. */
 const DRAWN = { qualities: ["low", "medium", "high"], defaultQuality: "medium" };
 
-/** Returns what an item may ask a provider for: what the model makes and the provider passes on. */
-export function optionsOf(model: ModelEntry, { upstream }: Pick<ImageProvider, "upstream">): OptionFacts {
-  const { ratios = "any", tiers = "any", options = [] } = upstream?.takes ?? {};
+/** The pixels of drawings that are asked for in pixels: as OpenAI's models take them. */
+const DRAWN_PIXELS: PixelSizes = {
+  multipleOf: 16,
+  longestPx: 3840,
+  leastPixels: 655_360,
+  mostPixels: 8_294_400,
+  mostRatio: 3,
+};
+
+/**
+ * Returns what an item may ask a provider for: what the model makes and the provider passes on. A tier and a ratio are listed
+ * when the model has pixels for them.
+ */
+export function optionsOf(
+  model: ModelEntry,
+  { upstream }: Pick<ImageProvider, "upstream">,
+  executedModel: string = model.id,
+): OptionFacts {
+  const { ratios = "any", tiers = "any", options = [], pixelsOf } = upstream?.takes ?? {};
   const carries = (name: Carried) => upstream === undefined || options.includes(name);
   const own = { qualities: model.qualities ?? [], defaultQuality: model.defaultQuality ?? null };
   const isDrawn = isDrawing({ upstream });
   const words = isDrawn && own.qualities.length === 0 ? DRAWN : own;
+  const pixels = pixelsOf?.(executedModel) ?? null;
+  const ownRatios = ratiosOf(model).filter((ratio) => ratios === "any" || ratios.includes(ratio));
+  const ownTiers = pricedSizes(model).filter((tier) => tiers === "any" || tiers.includes(tier));
+  const canMake = (tier: SizeTier, ratio: AspectRatio) => pixelsAt(pixels, tier, ratio) !== null;
   return {
-    ratios: ratiosOf(model).filter((ratio) => ratios === "any" || ratios.includes(ratio)),
-    tiers: pricedSizes(model).filter((tier) => tiers === "any" || tiers.includes(tier)),
+    ratios: ownRatios.filter((ratio) => ownTiers.some((tier) => canMake(tier, ratio))),
+    tiers: ownTiers.filter((tier) => ownRatios.some((ratio) => canMake(tier, ratio))),
+    pixels: isDrawn ? DRAWN_PIXELS : pixels,
     ...(carries("quality") ? words : { qualities: [], defaultQuality: null }),
     backgrounds: carries("background") ? (isDrawn ? BACKGROUNDS : (model.backgrounds ?? [])) : [],
     seed: carries("seed") && (isDrawn || model.seed !== false),
     negativePrompt: carries("negativePrompt"),
     mask: upstream !== undefined && carries("mask"),
+    areDrawings: isDrawn,
   };
 }
 
 /**
- * Returns the price of an image in US dollars. Default: in the default quality. The quality `auto` may cost as much as the
- * dearest. Undefined when it is not known.
+ * Returns the price of an image in US dollars; of exact pixels, that of the nearest tier. Default: in the default quality. The
+ * quality `auto` may cost as much as the dearest. Undefined when it is not known.
  */
 export function imagePriceUsd(
   model: ModelEntry,
-  size: SizeTier,
+  asked: ImageSize,
   quality: string | null = null,
 ): number | undefined {
   const { qualityPrices: tables, defaultQuality } = model;
   const word = quality ?? defaultQuality;
+  const size = isTier(asked) ? asked : tierOf(asked, pricedSizes(model));
   if (tables === undefined || word === undefined) return model.prices[size];
   if (word !== "auto") return tables[word]?.[size];
   const all = Object.values(tables).map((table) => table[size] ?? Number.NaN);
   const dearest = Math.max(...all);
   return Number.isFinite(dearest) ? dearest : undefined;
+}
+
+/**
+ * Returns the pixels to ask a provider for. A tier and a ratio stand for the pixels that its model has for them, else for
+ * those that most models make.
+ */
+export function requestedPixels(
+  { upstream }: Pick<ImageProvider, "upstream">,
+  executedModel: string,
+  { size, ratio }: { size: ImageSize; ratio: AspectRatio },
+): SizePx {
+  const pixels = upstream?.takes.pixelsOf?.(executedModel) ?? null;
+  return (isTier(size) ? pixelsAt(pixels, size, ratio) : null) ?? imageSizePx(size, ratio);
 }
 
 /** The identity of drawings, which need no upstream. */
@@ -251,7 +294,7 @@ export class Offers<P extends ImageProvider = ImageProvider> {
     const [first] = serving.map(({ provider }) => provider);
     if (first === undefined) return null;
     const alike = serving.filter(({ provider }) => isDrawing(provider) === isDrawing(first));
-    const all = alike.map(({ provider }) => optionsOf(model, provider));
+    const all = alike.map(({ provider, executedModel }) => optionsOf(model, provider, executedModel));
     const unionOf = <T>(valuesOf: (facts: OptionFacts) => readonly T[]) => [
       ...new Set(all.flatMap(valuesOf)),
     ];
@@ -269,6 +312,11 @@ export class Offers<P extends ImageProvider = ImageProvider> {
       seed: all.some(({ seed }) => seed),
       negativePrompt: all.some(({ negativePrompt }) => negativePrompt),
       mask,
+      areDrawings: isDrawing(first),
+      // A shape that only another provider has is told apart when the request looks for one that makes it.
+      pixels: all.some(({ pixels }) => pixels === "any")
+        ? "any"
+        : (all.find(({ pixels }) => pixels !== null)?.pixels ?? null),
     };
   }
 
@@ -321,12 +369,12 @@ export function misfit(offers: readonly Offer[], needs: Needs): Misfit | null {
     return { about: "references", problem };
   }
   const isMade = (need: Partial<Needs>) =>
-    fittest(offers, { references: 0, ratios: [], tiers: [], ...need }).length > 0;
+    fittest(offers, { references: 0, ratios: [], sizes: [], ...need }).length > 0;
   const option = needs.options?.find((each) => !isMade({ options: [each] }));
   if (option !== undefined) {
     return { about: option, problem: `asks for ${option}, which no provider of this model passes on` };
   }
-  const about = isMade({ tiers: needs.tiers }) ? "aspectRatio" : "size";
+  const about = isMade({ sizes: needs.sizes }) ? "aspectRatio" : "size";
   const problem = "asks for a size, an aspect ratio or another option that no provider of this model makes";
   return { about, problem };
 }
@@ -358,12 +406,20 @@ function mostReferences({ upstream }: ImageProvider): number {
 /** Those that can make what is needed: with all references, else with the first ones. */
 function fittest<P extends ImageProvider>(offers: readonly Offer<P>[], needs: Needs | undefined): Offer<P>[] {
   if (needs === undefined) return [...offers];
-  const able = offers.filter(({ provider: { upstream } }) => {
+  const able = offers.filter(({ provider: { upstream }, executedModel }) => {
     // A drawing has no place for a mask.
     if (!upstream) return !needs.options?.includes("mask");
-    const { ratios, tiers, options = [] } = upstream.takes;
+    const { ratios, tiers, options = [], pixelsOf } = upstream.takes;
+    const pixels = pixelsOf?.(executedModel) ?? null;
+    const makes = (size: ImageSize) => {
+      if (isTier(size)) {
+        const isTaken = tiers === "any" || tiers.includes(size);
+        return isTaken && needs.ratios.every((ratio) => pixelsAt(pixels, size, ratio) !== null);
+      }
+      return pixels === "any" || (pixels !== null && makesPixels(pixels, imageSizePx(size, "1:1")));
+    };
     return (
-      areAllIn(ratios, needs.ratios) && areAllIn(tiers, needs.tiers) && areAllIn(options, needs.options ?? [])
+      areAllIn(ratios, needs.ratios) && needs.sizes.every(makes) && areAllIn(options, needs.options ?? [])
     );
   });
   const whole = able.filter(
@@ -385,26 +441,6 @@ function mayTakeOver(own: ImageProvider, other: ImageProvider): boolean {
     each.kind === "item" && each.upstream !== undefined;
   return areItems(own) && areItems(other) && (isPaid(own) || !isPaid(other));
 }
-
-/** The tier whose pictures of this ratio are nearest in area: twice as large counts as far as half as large. */
-export function nearestTier(asked: SizePx, ratio: AspectRatio, tiers: readonly SizeTier[]): SizeTier {
-  const distance = (tier: SizeTier) => Math.abs(areaOf(asked) - areaOf(imageSizePx(tier, ratio)));
-  return tiers.reduce((best, tier) => (distance(tier) < distance(best) ? tier : best));
-}
-
-const areaOf = ({ widthPx, heightPx }: SizePx) => Math.log(widthPx * heightPx);
-
-/**
- * The ratio whose pictures are nearest to the shape of an image: twice as wide counts as far as twice as high.
- */
-export function nearestRatio(image: SizePx, model: Pick<ModelEntry, "ratios">): AspectRatio {
-  const ratios = ratiosOf(model);
-  const shape = shapeOf(image);
-  const distance = (ratio: AspectRatio) => Math.abs(shape - shapeOf(imageSizePx("1K", ratio)));
-  return ratios.reduce((best, ratio) => (distance(ratio) < distance(best) ? ratio : best));
-}
-
-const shapeOf = ({ widthPx, heightPx }: SizePx) => Math.log(widthPx / heightPx);
 
 /** How many input images a real-time request may have, whatever the model. */
 export const MAX_INPUT_IMAGES = 14;

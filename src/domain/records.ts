@@ -1,5 +1,5 @@
 import type { ErrorCode } from "../contract/errors.ts";
-import type { AspectRatio, Background, ImageMimeType, SizeTier } from "../contract/image-formats.ts";
+import type { AspectRatio, Background, ImageMimeType, ImageSize } from "../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../contract/statuses.ts";
 import type { Waiting } from "../contract/waiting.ts";
 import type { UpstreamUsage, VerbatimAnswer, VerbatimRequest } from "./ports/image-provider.ts";
@@ -290,7 +290,8 @@ export interface RetentionTime {
 
 /** The parts of an item that can differ from the rest of its batch. Null: as the batch has it. */
 export interface ItemTerms {
-  tier: SizeTier | null;
+  /** The name of the column is that of most sizes; it may be exact pixels. */
+  tier: ImageSize | null;
   ratio: AspectRatio | null;
   /** As in `ImageRequest`. */
   keepsRatio: boolean;
@@ -367,7 +368,7 @@ export interface UsageRecord {
   model: string;
   executedModel: string;
   provider: string;
-  size: SizeTier;
+  size: ImageSize;
   ratio: AspectRatio;
   mimeType: ImageMimeType;
   widthPx: number;

@@ -2,9 +2,14 @@ import type { ItemOptions } from "../contract/batch-api.ts";
 import {
   BACKGROUNDS,
   type Background,
+  type ImageSize,
   MOST_SEED,
+  pixelAdvice,
+  readImageSize,
+  readPixels,
+  type ShapeFacts,
   SIZE_TIERS,
-  type SizeTier,
+  sizeOfPixels,
 } from "../contract/image-formats.ts";
 import { DEFAULT_LIMITS } from "../contract/limits.ts";
 import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
@@ -13,7 +18,7 @@ import type { Report } from "./problems.ts";
 /** What a line asks for besides its prompt. An absent option is that of the run, else as the model does it. */
 export interface Options {
   aspectRatio?: string;
-  size?: SizeTier;
+  size?: ImageSize;
   /** A word of the model. */
   quality?: string;
   background?: Background;
@@ -25,7 +30,7 @@ export interface Options {
 /** Options under the names of a line, as files of a run have them. */
 export interface OptionFields {
   aspect_ratio?: string | undefined;
-  size?: SizeTier | undefined;
+  size?: ImageSize | undefined;
   quality?: string | undefined;
   background?: Background | undefined;
   seed?: number | undefined;
@@ -69,8 +74,8 @@ export const OPTIONS: Readonly<Record<OptionField, Kind>> = {
   },
   size: {
     key: "size",
-    read: (text) => SIZE_TIERS.find((tier) => tier === text.toUpperCase()) ?? null,
-    advice: `use ${SIZE_TIERS.join(", ")}`,
+    read: readImageSize,
+    advice: `use ${SIZE_TIERS.join(", ")}, or pixels such as 1536x1024`,
   },
   quality: {
     key: "quality",
@@ -161,8 +166,17 @@ export function withoutDefaults<T extends Options>(item: T): T {
   } as T;
 }
 
-/** The values that a model takes for each option; true for any. */
-export type ModelTakes = { id: string } & Record<OptionField, readonly string[] | boolean>;
+/** The values that a model takes for each option; true for any. `pixels`: the exact pixels that `size` may be besides. */
+export type ModelTakes = { id: string; pixels: ShapeFacts["pixels"] } & Record<
+  OptionField,
+  readonly string[] | boolean
+>;
+
+/** Returns the sizes of a model, by which pixels are checked. */
+function shapesOf({ aspect_ratio, size, pixels }: ModelTakes): ShapeFacts {
+  const [ratios, tiers] = [aspect_ratio, size].map((values) => (Array.isArray(values) ? values : []));
+  return { ratios, tiers, pixels } as ShapeFacts;
+}
 
 /** Returns why a model does not take an option, and which of the others would; null if it does. */
 export function optionProblem(
@@ -171,9 +185,14 @@ export function optionProblem(
   model: ModelTakes,
   others: readonly ModelTakes[],
 ): string | null {
-  const isTaken = ({ [field]: values }: ModelTakes) =>
-    typeof values === "boolean" ? values : values.includes(value);
+  const exact = field === "size" ? readPixels(value) : null;
+  const isTaken = (each: ModelTakes) => {
+    if (exact !== null) return sizeOfPixels(shapesOf(each), exact) !== null;
+    const values = each[field];
+    return typeof values === "boolean" ? values : values.includes(value);
+  };
   if (isTaken(model)) return null;
+  if (exact !== null) return `${value}: ${model.id} takes ${pixelAdvice(shapesOf(model), exact)}`;
   const values = model[field];
   const would = others.filter(isTaken).map(({ id }) => id);
   const takes = typeof values === "boolean" || values.length === 0 ? "none" : values.join(", ");

@@ -1,4 +1,5 @@
 import type { RequestHandler } from "express";
+import type { PixelSizes } from "../contract/image-formats.ts";
 import type { Limits } from "../contract/limits.ts";
 import type { ShownJob, Waiting } from "../contract/waiting.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
@@ -69,6 +70,11 @@ export interface ApiDeps extends CreateBatchDeps {
   keyHeaders: readonly string[];
   /** Names of OpenAI's clients with the ids of the models that they stand for. A `*` at the end of a name stands for any text. */
   modelNames: Readonly<Record<string, string>>;
+  /**
+   * The pixels that a vendor's model of this name takes, for drawings in its place; null when they are not known. A model that
+   * has ended takes those of its successors, too.
+   */
+  pixelsNamed(name: string): { pixels: PixelSizes; hasEnded: boolean } | null;
   realtime: Realtime;
   /** Those of the providers that are used for real time. */
   realtimeOffers: Offers<ItemProvider>;

@@ -13,6 +13,7 @@ import { thumbnail } from "../imaging/thumbnail.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
 import { packageFile } from "../kernel/package-file.ts";
 import { tracer } from "../kernel/tracing.ts";
+import { pixelsNamed } from "../providers/catalogue/catalogue.ts";
 import { identitiesOf } from "../providers/registry.ts";
 import { buildApp } from "../server/app.ts";
 import { EventHub } from "../server/console/event-hub.ts";
@@ -90,6 +91,7 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     ...workOfAll(workers.deps, () => reportsWorkers && !workersRunning()),
     realtime,
     secret,
+    pixelsNamed,
     operatorToken: null,
     setPaused: (isPaused) => scheduler.setPaused(isPaused),
     resumeProvider: workers.resumeProvider,

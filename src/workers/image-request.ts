@@ -2,10 +2,9 @@ import type { ImageMimeType, SizePx } from "../contract/image-formats.ts";
 import { askedOf } from "../domain/batches/create-batch.ts";
 import type { finishItem } from "../domain/batches/finish-item.ts";
 import { type MadeImage, readOutput } from "../domain/images/output-images.ts";
-import { ignoredBy } from "../domain/models.ts";
+import { ignoredBy, type Offer } from "../domain/models.ts";
 import {
   type GeneratedImages,
-  type ImageProvider,
   type ImageRequest,
   ProviderError,
   type ReferenceImage,
@@ -15,21 +14,21 @@ import { seedOf, sha256Hex } from "../kernel/ids.ts";
 import type { WorkerDeps } from "./deps.ts";
 
 /**
- * Builds the request for an item of a batch, and checks its reference images and its mask. `model` is the one to run. Throws
+ * Builds the request for an item of a batch, and checks its reference images and its mask. Throws
  * `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged.
  */
 export async function buildImageRequest(
   deps: Pick<WorkerDeps, "blobs" | "models">,
   batch: BatchRecord,
   item: ItemRecord,
-  model: string,
+  offer: Pick<Offer, "provider" | "executedModel">,
   references: readonly ReferenceRecord[],
 ): Promise<ImageRequest> {
-  const wanted = askedOf(batch, item);
+  const wanted = askedOf(batch, item, offer);
   const isMask = ({ ordinal }: ReferenceRecord) => ordinal === MASK_ORDINAL;
   const [mask] = await readReferences(deps, references.filter(isMask));
   return {
-    model,
+    model: offer.executedModel,
     prompt: item.prompt,
     outputIndex: item.outputIndex,
     earlier: item.earlier ?? "",
@@ -57,16 +56,16 @@ export async function buildImageRequest(
  */
 export async function inspectOutput(
   { inspector }: Pick<WorkerDeps, "inspector">,
-  provider: ImageProvider,
+  offer: Pick<Offer, "provider" | "executedModel">,
   batch: BatchRecord,
   item: ItemRecord,
   output: GeneratedImages,
 ): Promise<Parameters<typeof finishItem>[3]> {
-  const images = await readOutput(output, inspector, provider);
-  const ignored = ignoredBy(provider, item.verbatim ?? undefined);
+  const images = await readOutput(output, inspector, offer.provider);
+  const ignored = ignoredBy(offer.provider, item.verbatim ?? undefined);
   const notes = [
     ...(output.notes ?? []),
-    ...(provider.upstream ? differences(images, askedOf(batch, item)) : []),
+    ...(offer.provider.upstream ? differences(images, askedOf(batch, item, offer)) : []),
     ...(ignored.length > 0 ? [`the upstream takes no ${ignored.join(", ")}`] : []),
   ];
   return { ...output, images, notes };

@@ -1,10 +1,97 @@
 import sharp from "sharp";
-import { expect, it } from "vitest";
-import { readImageHeader, shownSize } from "../../src/contract/image-formats.ts";
+import { describe, expect, it } from "vitest";
+import {
+  imageSizePx,
+  makesPixels,
+  pixelAdvice,
+  pixelsAt,
+  RATIOS,
+  readImageHeader,
+  readImageSize,
+  shownSize,
+  sizeOfPixels,
+} from "../../src/contract/image-formats.ts";
 import { readOutput } from "../../src/domain/images/output-images.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../src/imaging/sharp-images.ts";
 import { thumbnail } from "../../src/imaging/thumbnail.ts";
+import { pixelsNamed } from "../../src/providers/catalogue/catalogue.ts";
+
+/** The bounds of a model that takes every size by 16, as OpenAI documents them. */
+const RULE = { multipleOf: 16, longestPx: 3840, leastPixels: 655_360, mostPixels: 8_294_400, mostRatio: 3 };
+const THREE = ["1024x1024", "1536x1024", "1024x1536"];
+
+describe("a size of an image", () => {
+  it("is a tier or pixels, in any case of letters", () => {
+    expect(["2k", "512", "1536X1024"].map(readImageSize)).toEqual(["2K", "512", "1536x1024"]);
+    for (const wrong of ["3K", "1536", "1536x", "0x100", "12x34", "1e3x1000", "-5x100", "100000x100000"])
+      expect([wrong, readImageSize(wrong)]).toEqual([wrong, null]);
+  });
+
+  it("[OPT-9] stands for pixels of its own ratio at a model that is asked for pixels, or for none", () => {
+    const at = (tier: "512" | "1K" | "2K" | "4K", ratio: (typeof RATIOS.extended)[number]) =>
+      [RULE, THREE].map((pixels) => {
+        const px = pixelsAt(pixels, tier, ratio);
+        return px && `${px.widthPx}x${px.heightPx}`;
+      });
+    expect(at("1K", "16:9")).toEqual(["1376x768", null]);
+    expect(at("1K", "3:2")).toEqual(["1264x848", "1536x1024"]);
+    expect(at("2K", "9:16")).toEqual(["1536x2752", null]);
+    expect(at("4K", "16:9")).toEqual(["3840x2160", null]);
+    expect(at("4K", "1:1")).toEqual(["2880x2880", null]);
+    expect(at("512", "1:1")).toEqual([null, null]);
+    expect(at("1K", "1:8")).toEqual([null, null]);
+  });
+
+  it("by a rule is near its ratio and within the bounds, in every size", () => {
+    for (const ratio of RATIOS.common)
+      for (const tier of ["1K", "2K", "4K"] as const) {
+        const px = pixelsAt(RULE, tier, ratio) ?? { widthPx: 0, heightPx: 0 };
+        const [w = 1, h = 1] = ratio.split(":").map(Number);
+        expect([tier, ratio, makesPixels(RULE, px)]).toEqual([tier, ratio, true]);
+        expect(Math.abs((px.widthPx * h) / (px.heightPx * w) - 1)).toBeLessThan(0.02);
+      }
+  });
+});
+
+describe("pixels that are asked for", () => {
+  const tiers = ["1K", "2K"] as const;
+  const facts = { tiers, ratios: RATIOS.common };
+
+  it("are a size and a ratio where these stand for them, else they are exact, else there are none", () => {
+    const asked = (
+      pixels: Parameters<typeof makesPixels>[0] | "any" | null,
+      widthPx: number,
+      heightPx: number,
+    ) => sizeOfPixels({ ...facts, pixels }, { widthPx, heightPx });
+    expect(asked(null, 1376, 768)).toEqual({ size: "1K", ratio: "16:9" });
+    expect(asked(null, 1536, 1024)).toBe(null);
+    expect(asked(RULE, 1376, 768)).toEqual({ size: "1K", ratio: "16:9" });
+    expect(asked(RULE, 1536, 1024)).toEqual({ size: "1536x1024", ratio: "3:2" });
+    expect(asked(RULE, 1536, 1025)).toBe(null);
+    expect(asked(THREE, 1376, 768)).toBe(null);
+    expect(asked(THREE, 1024, 1536)).toEqual({ size: "1024x1536", ratio: "2:3" });
+    expect(asked("any", 500, 301)).toEqual({ size: "500x301", ratio: "16:9" });
+    expect(imageSizePx("500x301", "16:9")).toEqual({ widthPx: 500, heightPx: 301 });
+  });
+
+  it("are refused with what the model takes, and the nearest of it", () => {
+    const advice = (pixels: Parameters<typeof makesPixels>[0] | null, widthPx: number, heightPx: number) =>
+      pixelAdvice({ ...facts, pixels }, { widthPx, heightPx });
+    expect(advice(THREE, 1792, 1024)).toBe("1024x1024, 1536x1024, 1024x1536; the nearest is 1536x1024");
+    expect(advice(RULE, 1792, 936)).toMatch(/multiples of 16.*; the nearest is 1792x944$/);
+    expect(advice(null, 1792, 1024)).toMatch(/; the nearest is 1376x768$/);
+  });
+
+  it("are known for names of models that clients still send", () => {
+    expect(pixelsNamed("dall-e-2")).toMatchObject({
+      pixels: ["256x256", "512x512", "1024x1024"],
+      hasEnded: true,
+    });
+    expect(pixelsNamed("gpt-image-1.5")).toEqual({ pixels: THREE, hasEnded: false });
+    expect(pixelsNamed("no-such-model")).toBe(null);
+  });
+});
 
 it.each(["jpeg", "png", "webp"] as const)(
   "a %s that lies on its side has the width and height in which it is shown, as its thumbnail has",

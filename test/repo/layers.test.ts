@@ -46,6 +46,7 @@ const ALLOWED: Record<string, readonly string[]> = {
     "server",
     "workers",
     "providers",
+    "providers/catalogue",
     "imaging",
     "storage",
     "domain",

@@ -30,15 +30,15 @@ for (const library of ["openai", "openai-7"] as const) {
     });
 
     it("[SDK-10] makes images with the names that it knows, and reads usage and size", async () => {
-      for (const model of ["gpt-image-1", "dall-e-3", "chatgpt-image-latest", MODEL]) {
+      for (const model of ["gpt-image-1", "gpt-image-2", "chatgpt-image-latest", MODEL]) {
         const wanted = { model, prompt: "a red fox", n: 2, size: "1024x1536", output_format: "webp" };
         const { value } = await sdk.call<OpenaiBody<"Images">>("images.generate", wanted);
-        expect(value).toMatchObject({ size: "848x1264", output_format: "webp" });
+        expect(value).toMatchObject({ size: "1024x1536", output_format: "webp" });
         const { usage } = value;
         expect(usage?.total_tokens).toBe((usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0));
         expect(value.data.map(({ b64_json }) => shapeOf(b64_json))).toEqual([
-          ["image/webp", 848, 1264],
-          ["image/webp", 848, 1264],
+          ["image/webp", 1024, 1536],
+          ["image/webp", 1024, 1536],
         ]);
       }
     });
@@ -159,8 +159,8 @@ describe.skipIf(!areInstalled)("Vercel's AI SDK", () => {
           const { value, error } = await sdk.call<Made[]>("generateImage", wanted);
           expect(error).toBeUndefined();
           expect(value.map(({ base64 }) => shapeOf(base64))).toEqual([
-            ["image/png", 1264, 848],
-            ["image/png", 1264, 848],
+            ["image/png", 1536, 1024],
+            ["image/png", 1536, 1024],
           ]);
         }
         const edit = { model: "gpt-image-1", prompt: { text: "in autumn", images: [photo] } };

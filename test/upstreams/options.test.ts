@@ -9,10 +9,12 @@ let chain: Chain;
 beforeAll(async () => {
   services.set("native", await startFake("native"));
   services.set("openai", await startFake("openai"));
+  services.set("sized", await startFake("openai"));
   const entries = [...services].map(([id, { entry, model: upstreamId }]) => ({
     name: id,
     models: { [id]: upstreamId },
     ...entry,
+    ...(id === "sized" && { sizes: ["1024x1024", "1536x1024", "1024x1536"] }),
   }));
   const qualities = {
     qualities: ["low", "high"],
@@ -23,6 +25,7 @@ beforeAll(async () => {
   const models = [
     { ...model("native"), maxReferenceImages: 3 },
     { ...model("openai"), ...qualities },
+    model("sized"),
   ];
   chain = await Chain.startHere({ models, providers: entries });
 });
@@ -86,4 +89,27 @@ it("[OPT-6] what an upstream cannot pass on is refused at the door, and nothing 
     expect(error.message).toContain(`items[0].options.${field}`);
     expect(fake.requests.length).toBe(before);
   }
+});
+
+it("[OPT-9] the pixels of a size and ratio are asked for exactly, and a shape that the model lacks is refused", async () => {
+  const sizesFor = async (...options: object[]) => {
+    const sent = await Promise.all(
+      options.map((each) => sentFor("sized", [{ prompt: "a fox", options: each }], 1)),
+    );
+    return sent.flat().map(({ size }) => size);
+  };
+  expect(await sizesFor({ aspect_ratio: "3:2" })).toEqual(["1536x1024"]);
+  expect(await sizesFor({ image_size: "1024x1536" })).toEqual(["1024x1536"]);
+  const { fake } = services.get("sized") as ConfiguredFake;
+  const before = fake.requests.length;
+  for (const [options, field] of [
+    [{ aspect_ratio: "16:9" }, "aspect_ratio"],
+    [{ image_size: "1792x1024" }, "image_size"],
+    [{ image_size: "1536x1024", aspect_ratio: "1:1" }, "aspect_ratio"],
+  ] as const) {
+    const answer = await create("sized", [{ prompt: "a fox", options }]);
+    const { error } = (await answer.json()) as { error: { param: string } };
+    expect([answer.status, error.param]).toEqual([400, `items[0].options.${field}`]);
+  }
+  expect(fake.requests.length).toBe(before);
 });

@@ -1,6 +1,7 @@
 import { join, resolve } from "node:path";
 import { createRateLimiter } from "../../client/realtime.ts";
 import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import { isTier } from "../../contract/image-formats.ts";
 import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { optionFields, withoutDefaults } from "../../prompts/options.ts";
@@ -15,6 +16,7 @@ import {
   BATCHES_ONLY,
   type ChosenRealtimeModel,
   chooseRealtimeModel,
+  pixelsProblem,
   type Wish,
 } from "../../runs/plan/choose-model.ts";
 import { planRealtimeRun, type RealtimePlan, realtimeImages } from "../../runs/plan/plan.ts";
@@ -92,7 +94,12 @@ function requireRealtimeFits(items: readonly PromptItem[], model: ChosenRealtime
       problems.add(fileLine, field, `${value}: ${model.id} makes ${known.join(", ")}`);
     };
     check("aspect_ratio", aspectRatio, model.aspectRatios);
-    check("size", size, model.imageSizes);
+    const pixels = pixelsProblem(model, {
+      ...(size !== undefined && { size }),
+      ...(aspectRatio !== undefined && { aspectRatio }),
+    });
+    if (pixels !== null) problems.add(fileLine, "size", pixels);
+    else if (size === undefined || isTier(size)) check("size", size, model.imageSizes);
   }
   problems.throwIfAny();
 }

@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { BACKGROUNDS, SIZE_TIERS } from "../../contract/image-formats.ts";
+import { BACKGROUNDS } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type Options, readOptions } from "../../prompts/options.ts";
 import type { VariableRules } from "../../prompts/variables.ts";
@@ -26,10 +26,9 @@ export const itemOptions: readonly OptionSpec[] = [
     default: "that of the first reference image, else the model decides",
   },
   {
-    flags: "--size <tier>",
-    description: "512, 1K, 2K or 4K, as far as the model has it",
+    flags: "--size <size>",
+    description: "512, 1K, 2K or 4K, or pixels such as 1536x1024, if the model makes them",
     default: "1K",
-    choices: SIZE_TIERS,
   },
   {
     flags: "--quality <word>",

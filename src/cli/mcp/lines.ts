@@ -3,7 +3,6 @@ import { createReadStream } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { isSystemError } from "../../client/file-errors.ts";
-import { SIZE_TIERS } from "../../contract/image-formats.ts";
 import { shownPath } from "../../kernel/files.ts";
 import { imageStem } from "../../runs/directory/names.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
@@ -86,7 +85,7 @@ export const generateInput = z.object({
   prompt: z.string().min(1),
   model: z.string().optional().describe("a model of the tool models with realtime; default: its first"),
   aspect_ratio: z.string().optional().describe("width to height, such as 16:9"),
-  size: z.enum(SIZE_TIERS).optional(),
+  size: z.string().optional().describe("512, 1K, 2K or 4K, or pixels such as 1536x1024"),
   images: z.array(z.string().min(1)).optional().describe("image files below the root to edit or follow"),
   output: z
     .string()

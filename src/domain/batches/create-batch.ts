@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { DEFAULT_RATIO, imageSizePx, MOST_SEED, type SizeTier } from "../../contract/image-formats.ts";
+import { DEFAULT_RATIO, type ImageSize, MOST_SEED, tierOf } from "../../contract/image-formats.ts";
 import { expandedCustomIds } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
@@ -13,7 +13,9 @@ import {
   type ModelEntry,
   misfit,
   type Needs,
+  type Offer,
   type Offers,
+  requestedPixels,
 } from "../models.ts";
 import type { NewItem } from "../ports/batches.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
@@ -53,7 +55,7 @@ interface Asked {
   /** The abilities that a provider must have. Default: the model alone. */
   needs?: Needs;
   /** The size of an image. Default: 1K. */
-  size?: SizeTier | undefined;
+  size?: ImageSize | undefined;
   /** The name of the provider that is to make the images. Default: the first that serves the model. */
   provider?: string | null;
 }
@@ -117,7 +119,7 @@ export async function createBatch(
   const needs = {
     references: Math.max(...counts),
     ratios: request.items.map(({ terms }) => terms.ratio ?? PLAIN.ratio),
-    tiers: request.items.map(({ terms }) => terms.tier ?? PLAIN.tier),
+    sizes: request.items.map(({ terms }) => terms.tier ?? PLAIN.tier),
     options: request.items.flatMap(({ terms }) => carriedOf(terms)),
   };
   const { provider: named = null } = request;
@@ -316,17 +318,18 @@ async function storeReferences(
 /** The picture of an item that says nothing about it. */
 const PLAIN = { tier: "1K", ratio: DEFAULT_RATIO } as const;
 
-/** Returns the picture that an item asks for: what it says itself, else the rest as its batch. */
+/** Returns the picture that an item asks a provider for: what it says itself, else the rest as its batch. */
 export function askedOf(
   batch: Pick<BatchRecord, "mimeType">,
   item: ItemTerms,
+  { provider, executedModel }: Pick<Offer, "provider" | "executedModel">,
 ): Pick<ImageRequest, "tier" | "ratio" | "keepsRatio" | "size" | "mimeType" | "asked"> {
-  const tier = item.tier ?? PLAIN.tier;
-  const ratio = item.ratio ?? PLAIN.ratio;
+  const shape = { size: item.tier ?? PLAIN.tier, ratio: item.ratio ?? PLAIN.ratio };
   const mimeType = item.askedMimeType ?? batch.mimeType;
   const { quality, background, askedSeed: seed, negativePrompt } = item;
   const asked = { quality, background, seed, negativePrompt };
-  return { tier, ratio, keepsRatio: item.keepsRatio, size: imageSizePx(tier, ratio), mimeType, asked };
+  const size = requestedPixels(provider, executedModel, shape);
+  return { tier: tierOf(shape.size), ratio: shape.ratio, keepsRatio: item.keepsRatio, size, mimeType, asked };
 }
 
 /** Returns what the images of a batch cost so far, in micro-dollars; once it is settled, the final amount. */
@@ -343,7 +346,7 @@ export async function needsOf(read: Repositories, batchId: string): Promise<Need
   const ratios = all.map(({ ratio }) => ratio ?? PLAIN.ratio);
   const options = new Set<Carried>(shapes.flatMap((shape) => shape.options));
   if (hasMask) options.add("mask");
-  return { references, ratios, tiers: all.map(({ tier }) => tier ?? PLAIN.tier), options: [...options] };
+  return { references, ratios, sizes: all.map(({ tier }) => tier ?? PLAIN.tier), options: [...options] };
 }
 
 /** The fields of a batch that has just been made. */

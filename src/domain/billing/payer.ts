@@ -1,5 +1,5 @@
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
-import type { SizeTier } from "../../contract/image-formats.ts";
+import type { ImageSize } from "../../contract/image-formats.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { formatUsd, multiplyToMicros } from "../../kernel/money.ts";
@@ -12,7 +12,7 @@ import type { AccountRecord, ApiKeyRecord, BatchRecord } from "../records.ts";
 /** What decides the price of an image of a batch. */
 interface PricedShape {
   /** Default: 1K. */
-  size?: SizeTier | undefined;
+  size?: ImageSize | undefined;
   /** Default: the default quality of the model. */
   quality?: string | null;
   /** The kind of its provider. Default: `item`. */
@@ -54,7 +54,7 @@ export function priceOf(basis: BatchRecord["price"]["basis"]): BatchRecord["pric
  */
 export function priceRealtimeImage(
   model: ModelEntry,
-  size: SizeTier,
+  size: ImageSize,
   group: GroupEntry,
   providerMultiplier: number,
   quality: string | null = null,

@@ -120,7 +120,7 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
   let moneyMicroUsd = 0;
   try {
     const offers = ownOffers(deps, batch);
-    const options = optionsOf(model, offers[0]?.provider ?? {});
+    const options = optionsOf(model, offers[0]?.provider ?? {}, offers[0]?.executedModel);
     const job = { ...batch, options, imageLimit: inputImageLimit(offers) };
     for await (const line of read(model, whileWanted(bytes, isOver), job)) {
       if (isOver()) return null;

@@ -1,4 +1,4 @@
-import type { AspectRatio, SizeTier } from "../../contract/image-formats.ts";
+import type { AspectRatio, ImageSize } from "../../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../../contract/statuses.ts";
 import type {
   BatchEvent,
@@ -288,7 +288,7 @@ export interface ItemRepository {
   /** The tiers and ratios of the items of a batch, and the options that they have, each combination once. */
   shapes(
     batchId: string,
-  ): Promise<{ tier: SizeTier | null; ratio: AspectRatio | null; options: Carried[] }[]>;
+  ): Promise<{ tier: ImageSize | null; ratio: AspectRatio | null; options: Carried[] }[]>;
   /**
    * Leases the first pending items without a lease whose time has come, and marks them as sent to the provider; none of a
    * batch that is not running. Items at which an upstream has failed come later, and those that may be paid already last.

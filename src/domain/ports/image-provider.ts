@@ -2,6 +2,7 @@ import type {
   AspectRatio,
   Background,
   ImageMimeType,
+  PixelSizes,
   SizePx,
   SizeTier,
 } from "../../contract/image-formats.ts";
@@ -25,7 +26,7 @@ export interface ImageRequest {
    * reference by itself is not told any.
    */
   keepsRatio: boolean;
-  /** The pixels that tier and ratio stand for. */
+  /** The pixels that were asked for, else those that tier and ratio stand for at most models. */
   size: SizePx;
   mimeType: ImageMimeType;
   /** They were checked: they decode, and have the declared type. */
@@ -153,6 +154,11 @@ export interface Capabilities {
   usesFirstReferences?: boolean;
   ratios: "any" | readonly AspectRatio[];
   tiers: "any" | readonly SizeTier[];
+  /**
+   * Returns the pixels that a model, by the id that the upstream knows, can be asked for. Left out: the upstream is asked for
+   * tier and ratio, and decides the pixels itself.
+   */
+  pixelsOf?: (model: string) => PixelSizes | "any";
   /** The options that it passes on to its models. Left out: none. */
   options?: readonly Carried[];
   /** The vendor's API whose fields it passes on unchanged. Left out: it passes on none. */

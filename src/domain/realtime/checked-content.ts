@@ -1,4 +1,4 @@
-import type { AspectRatio, ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
+import type { AspectRatio, ImageMimeType, ImageSize } from "../../contract/image-formats.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
 import type { ModelEntry, Needs } from "../models.ts";
@@ -33,7 +33,7 @@ export interface CheckedContent {
   ratio: AspectRatio;
   /** As in `ImageRequest`. Not part of the fingerprint. */
   keepsRatio: boolean;
-  size: SizeTier;
+  size: ImageSize;
   mimeType: ImageMimeType;
   /** As in `ImageRequest`. `seed` is that of the first image. */
   asked?: AskedOptions;
@@ -49,7 +49,7 @@ export function needsOf({ images, mask, ratio, size, asked, verbatim }: CheckedC
   return {
     references: images.length,
     ratios: [ratio],
-    tiers: [size],
+    sizes: [size],
     options: [...options.map(([name]) => name as Carried), ...decisiveFields(verbatim)],
   };
 }

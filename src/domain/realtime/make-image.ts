@@ -1,5 +1,5 @@
 import { ERRORS, ImgbatchError, TWO_LOST } from "../../contract/errors.ts";
-import { imageSizePx, MOST_SEED } from "../../contract/image-formats.ts";
+import { MOST_SEED, tierOf } from "../../contract/image-formats.ts";
 import type { UnknownOutcome } from "../../contract/limits.ts";
 import { type Clock, timeLimit } from "../../kernel/clock.ts";
 import { seedOf } from "../../kernel/ids.ts";
@@ -10,7 +10,7 @@ import type { ProviderHealth } from "../health/provider-health.ts";
 import { WAITING_CODE_OF } from "../health/transitions.ts";
 import { waitingFor } from "../health/waiting.ts";
 import { type MadeImage, readOutput } from "../images/output-images.ts";
-import { identityOf, isDrawing, isPaid, mayBePaidTwice, type Offer } from "../models.ts";
+import { identityOf, isDrawing, isPaid, mayBePaidTwice, type Offer, requestedPixels } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import {
   type ImageRequest,
@@ -27,20 +27,20 @@ import { takenForDead } from "./holds.ts";
 /** Returns the request to a provider for an image of the real-time request `id`. `index` counts its images from 0. */
 function imageRequest(
   request: CheckedContent,
-  executed: string,
+  { provider, executedModel }: Pick<Offer, "provider" | "executedModel">,
   { id, index }: { id: string; index: number },
 ): ImageRequest {
   const { prompt, earlier, size, ratio, keepsRatio, mimeType, images, mask, asked, verbatim } = request;
   const askedSeed = asked?.seed == null ? null : (asked.seed + index) % (MOST_SEED + 1);
   return {
-    model: executed,
+    model: executedModel,
     prompt,
     earlier,
     outputIndex: index,
-    tier: size,
+    tier: tierOf(size),
     ratio,
     keepsRatio,
-    size: imageSizePx(size, ratio),
+    size: requestedPixels(provider, executedModel, { size, ratio }),
     mimeType,
     references: images,
     ...(mask && { mask }),
@@ -345,7 +345,7 @@ async function ask(
     wanted.trail.isInDoubt = !isDrawing(provider);
   };
   const image = {
-    ...imageRequest(wanted.request, executedModel, wanted),
+    ...imageRequest(wanted.request, offer, wanted),
     task: taskOf(wanted.trail, provider),
   };
   const work = provider.generate(image, signal, onSent);

@@ -1,5 +1,5 @@
-import type { SizeTier } from "../../contract/image-formats.ts";
-import type { ProviderEntry } from "../../contract/provider-entries.ts";
+import type { PixelSizes, SizeTier } from "../../contract/image-formats.ts";
+import type { ProviderEntry, UpstreamEntry } from "../../contract/provider-entries.ts";
 import bfl from "./bfl.json" with { type: "json" };
 import command from "./command.json" with { type: "json" };
 import google from "./google.json" with { type: "json" };
@@ -105,6 +105,26 @@ export function modelFacts(preset: string | null, id: string): CatalogueModel | 
   const isIt = ({ id: ours, upstreamId = ours }: CatalogueModel) =>
     upstreamId === id || (preset !== null && ours === id);
   return models?.find(isIt) ?? null;
+}
+
+/**
+ * Returns the pixels that models of an entry can be asked for: what the catalogue knows of the model, else the entry's
+ * `sizes`, else any.
+ */
+export function pixelsOf(entry: UpstreamEntry): (model: string) => PixelSizes | "any" {
+  const preset = presetOf(entry)?.name ?? null;
+  return (model) => modelFacts(preset, model)?.pixels ?? entry.sizes ?? "any";
+}
+
+/**
+ * Returns the pixels that a vendor's model of this name takes; null when they are not known. Of a model that has ended,
+ * clients still ask for the name, but have moved on to sizes of its successors.
+ */
+export function pixelsNamed(name: string): { pixels: PixelSizes; hasEnded: boolean } | null {
+  const own = modelFacts(null, name)?.pixels;
+  if (own !== undefined) return { pixels: own, hasEnded: false };
+  const ended = VENDORS.map(({ gone }) => gone?.[name]).find((pixels) => pixels !== undefined);
+  return ended === undefined ? null : { pixels: ended, hasEnded: true };
 }
 
 /**

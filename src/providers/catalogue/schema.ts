@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { IMAGE_EXTENSIONS, RATIOS, SIZE_TIERS } from "../../contract/image-formats.ts";
-import { providerEntrySchema } from "../../contract/provider-entries.ts";
+import { pixelSizes, providerEntrySchema } from "../../contract/provider-entries.ts";
 
 const id = z.string().regex(/^[\w.-]+$/, "must be letters, digits, dots, dashes and underscores");
 const day = z.string().regex(/^\d{4}-\d{2}-\d{2}$/, "must be a day such as 2026-10-29");
@@ -14,6 +14,11 @@ const modelSchema = z
     title: z.string().min(1),
     ratios: z.array(z.enum(RATIOS.extended)).min(1).optional(),
     sizes: z.array(z.enum(SIZE_TIERS)).min(1).describe("a model of one size is asked for no size"),
+    pixels: pixelSizes
+      .optional()
+      .describe(
+        "the pixels that it is asked for; left out: those of its entry, else a size and a ratio decide",
+      ),
     qualities: z.array(z.string().min(1)).min(1).optional().describe("the model's own words"),
     defaultQuality: z.string().optional().describe("sent when a request names none"),
     backgrounds: z
@@ -103,6 +108,10 @@ export const vendorSchema = z
     presets: z.record(id, presetSchema),
     list: listSchema.optional(),
     models: z.array(modelSchema).min(1),
+    gone: z
+      .record(id, pixelSizes)
+      .optional()
+      .describe("the pixels of models that the vendor has ended, whose names clients still send"),
   })
   .superRefine(({ presets, models }, context) => {
     const ids = models.map((model) => model.id);

@@ -8,6 +8,7 @@ import type { GeneratedImages, ImageRequest } from "../../domain/ports/image-pro
 import { linkSignals } from "../../kernel/signals.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { type Leftovers, MARK, startGuard } from "../../processes/guard.ts";
+import { pixelsOf } from "../catalogue/catalogue.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { AnswerImages, withImages } from "../upstream/answer-images.ts";
 import { readAnswer } from "./answer.ts";
@@ -72,6 +73,7 @@ export function createCommandAdapter(entry: EntryOf<"command">, deps: AdapterDep
       maxReferences: 14,
       ratios: "any",
       tiers: "any",
+      pixelsOf: pixelsOf(entry),
       options: ["quality", "background", "seed", "negativePrompt"],
     },
     generate: async (request, signal, onSent): Promise<GeneratedImages> => {

@@ -6,7 +6,7 @@ import {
   ProviderError,
   type UpstreamJob,
 } from "../../domain/ports/image-provider.ts";
-import { presetOf } from "../catalogue/catalogue.ts";
+import { pixelsOf, presetOf } from "../catalogue/catalogue.ts";
 import { type AdapterDeps, credentialHeaders } from "../upstream/adapter.ts";
 import type { ImagesJson } from "../upstream/answer-images.ts";
 import { ambiguous, answerError } from "../upstream/classify.ts";
@@ -48,6 +48,7 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
       maxReferences: MAX_REFERENCES,
       ratios: "any",
       tiers: "any",
+      pixelsOf: pixelsOf(entry),
       options: ["quality", "background", "mask"],
       api: "openai",
     },

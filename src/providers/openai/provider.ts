@@ -10,7 +10,7 @@ import {
   type UpstreamUsage,
 } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
-import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
+import { modelFacts, pixelsOf, presetOf } from "../catalogue/catalogue.ts";
 import {
   type AdapterDeps,
   credentialHeaders,
@@ -185,6 +185,7 @@ export function createOpenaiAdapter(configured: EntryOf<"openai">, deps: Adapter
       ratios: "any",
       // A ratio alone says nothing about the size.
       tiers: entry.sizeAs === "aspect_ratio" && entry.resolution === null ? ["1K"] : "any",
+      ...(entry.sizeAs !== "aspect_ratio" && { pixelsOf: pixelsOf(entry) }),
       options: carriedBy(entry),
       api: "openai",
     },

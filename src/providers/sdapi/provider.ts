@@ -8,6 +8,7 @@ import {
 } from "../../domain/ports/image-provider.ts";
 import { isObject } from "../../kernel/json.ts";
 import { joinTurns, truncateCodePoints } from "../../kernel/text.ts";
+import { pixelsOf } from "../catalogue/catalogue.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
@@ -49,6 +50,7 @@ export function createSdapiAdapter(entry: EntryOf<"sdapi">, deps: AdapterDeps): 
       usesFirstReferences: true,
       ratios: "any",
       tiers: "any",
+      pixelsOf: pixelsOf(entry),
       options: ["seed", "negativePrompt", "mask"],
     },
     generate: async (request, signal, onSent, onAnswered) => {

@@ -9,7 +9,7 @@ import {
 import { timeLimit } from "../../kernel/clock.ts";
 import { backoffMs } from "../../kernel/pacing.ts";
 import { joinTurns } from "../../kernel/text.ts";
-import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
+import { modelFacts, pixelsOf, presetOf } from "../catalogue/catalogue.ts";
 import { type AdapterDeps, credentialHeaders, type UpstreamAdapter } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
@@ -246,8 +246,8 @@ function costIn({ cost }: Entry, answer: unknown): number | null {
 }
 
 /** What an upstream takes is what its body has placeholders for. */
-function abilitiesOf({ body }: Entry): UpstreamAdapter["takes"] {
-  const found = placeholdersIn(body);
+function abilitiesOf(entry: Entry): UpstreamAdapter["takes"] {
+  const found = placeholdersIn(entry.body);
   const has = (name: string) => found.includes(name);
   const numbers = found.map((name) => Number(/^reference(\d+)$/.exec(name)?.[1] ?? 0));
   const hasPixels = has("width") && has("height");
@@ -259,6 +259,7 @@ function abilitiesOf({ body }: Entry): UpstreamAdapter["takes"] {
     maxReferences: has("references") ? MAX_REFERENCES : Math.max(...numbers),
     ratios: has("ratio") || hasPixels ? "any" : ["1:1"],
     tiers: has("size") || hasPixels ? "any" : ["1K"],
+    ...(hasPixels && { pixelsOf: pixelsOf(entry) }),
     options,
   };
 }

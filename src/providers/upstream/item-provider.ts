@@ -1,5 +1,4 @@
 import { keyProblemOf, secretVariables } from "../../contract/data-directory.ts";
-import type { SizePx } from "../../contract/image-formats.ts";
 import type { UpstreamEntry } from "../../contract/provider-entries.ts";
 import {
   type GeneratedImages,
@@ -35,9 +34,9 @@ export function asItemProvider(
     upstream: upstreamFacts(entry, adapter, deps),
     serves: (model) => modelFor(entry, model, model) !== null,
     generate: async (request, signal, onSent = () => {}, onAnswered = () => {}) => {
-      const fitting = requestFor(entry, request);
+      refuseStored(request);
       await rate.wait(signal);
-      return makeInTime(entry, adapter, deps, fitting, signal, { onSent, onAnswered });
+      return makeInTime(entry, adapter, deps, request, signal, { onSent, onAnswered });
     },
     close: () => adapter.close(),
   };
@@ -84,17 +83,13 @@ export function modelFor({ models }: UpstreamEntry, requested: string, executed:
   return Object.hasOwn(models, requested) ? (models[requested] ?? null) : null;
 }
 
-/**
- * Returns a request as an upstream can take it: in a size of its entry. Throws `ProviderError` `INVALID_ARGUMENT` for a
- * reference that only its storage holds: most upstreams cannot read it there.
- */
-export function requestFor({ sizes }: UpstreamEntry, request: ImageRequest): ImageRequest {
+/** Throws `ProviderError` `INVALID_ARGUMENT` for a reference that only its storage holds: most upstreams cannot read it there. */
+export function refuseStored(request: ImageRequest): void {
   const [stored] = request.storedReferences;
   if (stored !== undefined) {
     const message = `This provider cannot read ${stored.uri}: send the reference image itself.`;
     throw new ProviderError("INVALID_ARGUMENT", message);
   }
-  return sizes === null ? request : { ...request, size: nearestSize(sizes, request.size) };
 }
 
 function makeInTime(
@@ -187,24 +182,3 @@ export async function withTimeLimit<T>(
     linked.unlink();
   }
 }
-
-/** Returns the size of the list (`WxH`, in pixels, not empty) that is nearest to a wanted one: by ratio, then by area. */
-function nearestSize(sizes: readonly string[], wanted: SizePx): SizePx {
-  const distances = sizes.map((text) => {
-    const [widthPx = 0, heightPx = 0] = text.split("x").map(Number);
-    const size = { widthPx, heightPx };
-    return {
-      size,
-      ratio: Math.abs(Math.log(ratioOf(size) / ratioOf(wanted))),
-      area: Math.abs(Math.log(areaOf(size) / areaOf(wanted))),
-    };
-  });
-  const nearest = distances.reduce((best, each) => {
-    const isNearer = each.ratio < best.ratio || (each.ratio === best.ratio && each.area < best.area);
-    return isNearer ? each : best;
-  });
-  return nearest.size;
-}
-
-const ratioOf = ({ widthPx, heightPx }: SizePx) => widthPx / heightPx;
-const areaOf = ({ widthPx, heightPx }: SizePx) => widthPx * heightPx;

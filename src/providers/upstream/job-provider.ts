@@ -1,6 +1,5 @@
 import type { JobEntry } from "../../contract/provider-entries.ts";
 import {
-  type JobItem,
   type JobProvider,
   type JobResult,
   type JobState,
@@ -14,7 +13,7 @@ import { oneLine } from "./error-facts.ts";
 import {
   modelFor,
   RequestRate,
-  requestFor,
+  refuseStored,
   upstreamFacts,
   withoutSecrets,
   withTimeLimit,
@@ -83,7 +82,6 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
     if (now === null) throw ambiguous(name, "HTTP 200 that shows no job", 200);
     return now;
   };
-  const fitting = ({ key, request }: JobItem): JobItem => ({ key, request: requestFor(entry, request) });
   return {
     kind: "job",
     name,
@@ -97,10 +95,13 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
     },
     splitsReferences: adapter.splitsReferences,
     serves: (model) => modelFor(entry, model, model) !== null,
-    lineBytes: (item) => adapter.lineBytes(fitting(item)),
-    upload: (jobId, items, signal) => {
-      const lines = items.map(fitting);
-      return call(signal, (limited) => adapter.upload(jobId, lines, limited), UPLOAD_SECONDS);
+    lineBytes: async (item) => {
+      refuseStored(item.request);
+      return adapter.lineBytes(item);
+    },
+    upload: async (jobId, items, signal) => {
+      for (const { request } of items) refuseStored(request);
+      return call(signal, (limited) => adapter.upload(jobId, items, limited), UPLOAD_SECONDS);
     },
     waitForRate: (signal) => rate.wait(signal),
     create: (job, signal) => inTime(signal, (limited) => adapter.create(job, limited)),

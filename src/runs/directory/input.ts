@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { BACKGROUNDS, MOST_SEED, SIZE_TIERS } from "../../contract/image-formats.ts";
+import { BACKGROUNDS, type ImageSize, MOST_SEED, readImageSize } from "../../contract/image-formats.ts";
 import { expandedCustomIds } from "../../contract/limits.ts";
 import {
   makeDirectory,
@@ -69,6 +69,12 @@ async function holds(path: string, sha256: string): Promise<boolean> {
 
 const MOST_OUTPUTS = 1000;
 
+const imageSize = z.string().transform((text, context): ImageSize => {
+  const size = readImageSize(text);
+  if (size === null) context.addIssue({ code: "custom", message: "is no size of an image" });
+  return size ?? "1K";
+});
+
 /** A line of `input.jsonl`: the input as it was sent, in the form of a prompt file, with reference images by hash. */
 const inputSchema = z.looseObject({
   custom_id: z.string().min(1),
@@ -86,7 +92,7 @@ const inputSchema = z.looseObject({
   /** The model, where it is another than that of the run. */
   model: z.string().optional(),
   aspect_ratio: z.string().optional(),
-  size: z.enum(SIZE_TIERS).optional(),
+  size: imageSize.optional(),
   quality: z.string().optional(),
   background: z.enum(BACKGROUNDS).optional(),
   seed: z.int().min(0).max(MOST_SEED).optional(),

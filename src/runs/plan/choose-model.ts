@@ -1,6 +1,16 @@
 import { type ListedModel, listModelsAndLimits, type TakenOptions } from "../../client/models.ts";
 import { listRealtimeModels, type RealtimeModel } from "../../client/realtime.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
+import {
+  isTier,
+  pixelAdvice,
+  RATIOS,
+  readImageSize,
+  readPixels,
+  SIZE_TIERS,
+  sizeOfPixels,
+  tierOf,
+} from "../../contract/image-formats.ts";
 import { type Limits, referenceLimitByName } from "../../contract/limits.ts";
 import type { Http } from "../../http/http.ts";
 import { programName } from "../../kernel/command-line.ts";
@@ -176,10 +186,21 @@ function listedPrice(
 ): ImagePrice | null {
   const { prices = [], options = null, imageCostMicroUsd = null, imageHoldMicroUsd } = listed ?? {};
   const word = quality ?? options?.defaultQuality ?? null;
-  const found = prices.find((price) => price.size === size && price.quality === word);
+  // Exact pixels cost as much as the nearest size.
+  const pricedAs = pricedTier(size, prices);
+  const found = prices.find((price) => price.size === pricedAs && price.quality === word);
   if (found !== undefined) return found;
   if (size !== USUAL_SIZE || quality !== undefined || imageCostMicroUsd === null) return null;
   return { imageMicroUsd: imageCostMicroUsd, holdMicroUsd: imageHoldMicroUsd ?? imageCostMicroUsd };
+}
+
+function pricedTier(size: string, prices: readonly { size: string }[]): string {
+  const exact = readImageSize(size);
+  if (exact === null || isTier(exact)) return size;
+  return tierOf(
+    exact,
+    SIZE_TIERS.filter((tier) => prices.some((price) => price.size === tier)),
+  );
 }
 
 /** The smallest limit of the usual models. */
@@ -230,16 +251,38 @@ export async function chooseRealtimeModel(
   if (listed !== undefined) requireFits(listed, wish);
   const { costsMicroUsd = null, isPaid = false, isPlay = false } = listed ?? {};
   const { aspectRatios = null, imageSizes = null } = listed ?? {};
-  const costOf = ({ size = USUAL_SIZE }: Asked) => costsMicroUsd?.[size] ?? null;
+  const sizes = Object.keys(costsMicroUsd ?? {}).map((size) => ({ size }));
+  const costOf = ({ size = USUAL_SIZE }: Asked) => costsMicroUsd?.[pricedTier(size, sizes)] ?? null;
   return { id, costOf, isPaid, isPlay, aspectRatios, imageSizes };
 }
 
 function requireFits(model: RealtimeModel, { options, inputImages }: Wish): void {
   requireOneOf(model.id, "--aspect-ratio", options.aspectRatio, model.aspectRatios);
-  requireOneOf(model.id, "--size", options.size, model.imageSizes);
+  const pixels = pixelsProblem(model, options);
+  if (pixels !== null) throw new ImgbatchError("USAGE", `--size ${pixels}`, { param: "--size" });
+  if (options.size === undefined || isTier(options.size))
+    requireOneOf(model.id, "--size", options.size, model.imageSizes);
   if (model.maxInputImages === null || inputImages <= model.maxInputImages) return;
   const message = `${model.id} takes at most ${model.maxInputImages} input images, not ${inputImages}.`;
   throw new ImgbatchError("USAGE", message, { param: "--image" });
+}
+
+/** Returns why a size in pixels cannot be asked for in real time; null when it can, or is none. */
+export function pixelsProblem(
+  { id, imageSizes, aspectRatios }: Pick<ChosenRealtimeModel, "id" | "imageSizes" | "aspectRatios">,
+  { size, aspectRatio }: Pick<Options, "size" | "aspectRatio">,
+): string | null {
+  const exact = size === undefined ? null : readPixels(size);
+  if (exact === null) return null;
+  if (aspectRatio !== undefined) return `${size}: it has a ratio of its own; leave the aspect ratio out`;
+  const facts = {
+    tiers: SIZE_TIERS.filter((tier) => imageSizes?.includes(tier) ?? true),
+    ratios: RATIOS.extended.filter((ratio) => aspectRatios?.includes(ratio) ?? true),
+    pixels: null,
+  };
+  if (sizeOfPixels(facts, exact) !== null) return null;
+  const way = `\`${programName()} submit\` makes other pixels, where the model does`;
+  return `${size}: in real time, ${id} takes ${pixelAdvice(facts, exact)}; ${way}`;
 }
 
 /** The native protocol has no words for these options. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { BACKGROUNDS, MOST_SEED, SIZE_TIERS } from "../../contract/image-formats.ts";
+import { BACKGROUNDS, MOST_SEED } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../contract/limits.ts";
 
 /** Not only blanks, and no NUL. */
@@ -55,7 +55,10 @@ export const promptSchema = z.looseObject({
     .regex(/^[1-9]\d?:[1-9]\d?$/)
     .nullish()
     .describe("width:height, such as 16:9, as far as the model has it"),
-  size: z.enum(SIZE_TIERS).nullish().describe("the size of the image; default: 1K"),
+  size: z
+    .string()
+    .nullish()
+    .describe("512, 1K, 2K or 4K, or pixels such as 1536x1024, if the model makes them; default: 1K"),
   quality: z.string().min(1).nullish().describe("a word of the model, such as low; default: the model's own"),
   background: z.enum(BACKGROUNDS).nullish().describe("transparent needs PNG or WebP; default: auto"),
   seed: z.int().min(0).max(MOST_SEED).nullish().describe("of the first image; each further one adds 1"),

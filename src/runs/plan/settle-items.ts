@@ -1,5 +1,5 @@
 import type { TakenOptions } from "../../client/models.ts";
-import type { ImageMimeType } from "../../contract/image-formats.ts";
+import { type ImageMimeType, readPixels } from "../../contract/image-formats.ts";
 import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import { codePointLength, counted } from "../../kernel/text.ts";
@@ -67,7 +67,9 @@ export function fitItems(
       const message = `${model.id} takes at most ${counted(max, "reference image")}; this prompt has ${references.length}`;
       report("reference_images", message);
     }
-    const { background } = item;
+    const { background, size, aspectRatio } = item;
+    if (size !== undefined && aspectRatio !== undefined && readPixels(size) !== null)
+      report("aspect_ratio", `the size ${size} has a ratio of its own; leave one of them out`);
     if (background === "transparent" && mimeType === "image/jpeg")
       report(
         "background",
@@ -135,6 +137,7 @@ function takesOf(id: string, options: TakenOptions): ModelTakes {
     id,
     aspect_ratio: options.aspectRatios,
     size: options.sizes,
+    pixels: options.pixels,
     quality: options.qualities,
     background: options.backgrounds,
     seed: options.seed,

@@ -1,6 +1,15 @@
 import { ITEM_OPTIONS } from "../../contract/batch-api.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
-import { BACKGROUNDS, type ImageMimeType, MOST_SEED } from "../../contract/image-formats.ts";
+import {
+  type AspectRatio,
+  BACKGROUNDS,
+  type ImageMimeType,
+  type ImageSize,
+  MOST_SEED,
+  pixelAdvice,
+  readPixels,
+  sizeOfPixels,
+} from "../../contract/image-formats.ts";
 import type { Limits } from "../../contract/limits.ts";
 import type { OptionFacts } from "../../domain/models.ts";
 import { BATCH_TERMS, type ItemTerms } from "../../domain/records.ts";
@@ -39,9 +48,8 @@ export function checkOptions(options: unknown, at: string, rules: OptionRules): 
     const takes = known?.length === 0 ? "the model takes none" : `the model takes ${known?.join(", ")}`;
     throw invalid(`${at}.options.${name}`, `${shown(value)} is not possible; ${takes}`);
   };
-  const tier = choose("image_size", facts?.tiers);
   const quality = choose("quality", facts?.qualities);
-  const ratio = choose("aspect_ratio", facts?.ratios);
+  const { size: tier, ratio } = readShape(given, at, facts, choose);
   // `auto` is what the model does without the option.
   const background =
     given.background === "auto" ? null : choose("background", facts?.backgrounds ?? BACKGROUNDS);
@@ -61,6 +69,30 @@ export function checkOptions(options: unknown, at: string, rules: OptionRules): 
       limits,
     ),
   };
+}
+
+/** Reads size and ratio. Pixels that a size and a ratio of the model stand for are these two. */
+function readShape(
+  given: Record<string, unknown>,
+  at: string,
+  facts: OptionFacts | null,
+  choose: <T extends string>(name: string, known: readonly T[] | undefined) => T | null,
+): { size: ImageSize | null; ratio: AspectRatio | null } {
+  const { image_size: asked, aspect_ratio: asRatio } = given;
+  const pixels = typeof asked === "string" ? readPixels(asked) : null;
+  if (pixels === null || facts === null)
+    return { size: choose("image_size", facts?.tiers), ratio: choose("aspect_ratio", facts?.ratios) };
+  const found = sizeOfPixels(facts, pixels);
+  if (found === null) {
+    const takes = pixelAdvice(facts, pixels);
+    throw invalid(`${at}.options.image_size`, `${shown(asked)} is not possible; the model takes ${takes}`);
+  }
+  if (asRatio != null && asRatio !== "" && asRatio !== found.ratio)
+    throw invalid(
+      `${at}.options.aspect_ratio`,
+      `${shown(asRatio)} contradicts the size ${shown(asked)}; leave one of them out`,
+    );
+  return found;
 }
 
 function checkSeed(seed: unknown, at: string, facts: OptionFacts | null): number | null {

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { batchSchemas } from "../../contract/batch-api.ts";
 import type { ImgbatchError, ServiceErrorCode } from "../../contract/errors.ts";
-import { isImageMimeType, type SizePx, shownSize } from "../../contract/image-formats.ts";
+import { isImageMimeType, nearestRatio, type SizePx, shownSize } from "../../contract/image-formats.ts";
 import {
   customIdProblem,
   expandedCustomIds,
@@ -21,8 +21,8 @@ import {
   batchModelsOf,
   type GroupEntry,
   type ModelEntry,
-  nearestRatio,
   type OptionFacts,
+  ratiosOf,
   referenceLimit,
 } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
@@ -293,10 +293,11 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     throw fieldError("BATCH_IMAGE_INVALID_MODEL", "model", "is not in the batch model list of this key");
   }
   const { modelId: _, ...checked } = asked;
+  const shapes = facts ?? { ratios: ratiosOf(model) };
   const shaped = checkedItems.map((item, i) => {
     const size = sizes[i] ?? null;
     if (size === null || item.terms.ratio !== null) return item;
-    return { ...item, terms: { ...item.terms, ratio: nearestRatio(size, model), keepsRatio: true } };
+    return { ...item, terms: { ...item.terms, ratio: nearestRatio(size, shapes), keepsRatio: true } };
   });
   return { ...checked, items: shaped, model, hash };
 }

@@ -1,5 +1,10 @@
 import type { Request, Response } from "express";
-import { type BatchModel, batchSchemas, type ListEnvelope } from "../../contract/batch-api.ts";
+import {
+  announcedPixels,
+  type BatchModel,
+  batchSchemas,
+  type ListEnvelope,
+} from "../../contract/batch-api.ts";
 import type { ServiceErrorCode } from "../../contract/errors.ts";
 import type { SizeTier } from "../../contract/image-formats.ts";
 import { ANNOUNCED_LIMITS, inWords } from "../../contract/limits.ts";
@@ -54,7 +59,7 @@ function batchModel(
   };
   const price = priceFor("1K", null);
   if (price === null) return null;
-  const facts = optionsOf(model, provider);
+  const facts = optionsOf(model, provider, offer.executedModel);
   const qualities = facts.qualities.length === 0 ? [null] : facts.qualities;
   const shapes = facts.tiers.flatMap((size) => qualities.map((quality) => ({ size, quality })));
   return {
@@ -71,6 +76,7 @@ function batchModel(
     options: {
       aspect_ratio: [...facts.ratios],
       image_size: [...facts.tiers],
+      pixels: announcedPixels(facts.pixels),
       quality: [...facts.qualities],
       default_quality: facts.defaultQuality,
       background: [...facts.backgrounds],

@@ -5,6 +5,7 @@ import {
   type ImageMimeType,
   isImageMimeType,
   MOST_SEED,
+  nearestRatio,
   SIZE_TIERS,
   type SizePx,
   type SizeTier,
@@ -20,14 +21,7 @@ import {
   type SentImage,
   type SentTexts,
 } from "../../domain/images/sent-image.ts";
-import {
-  MAX_INPUT_IMAGES,
-  type ModelEntry,
-  nearestRatio,
-  type OptionFacts,
-  pricedSizes,
-  ratiosOf,
-} from "../../domain/models.ts";
+import { MAX_INPUT_IMAGES, type ModelEntry, type OptionFacts } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import type { VerbatimRequest } from "../../domain/ports/image-provider.ts";
 import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
@@ -369,7 +363,7 @@ interface ContentRules {
   /** Finds the files of the caller. Default: there are none. */
   findFileImage?: FindFileImage;
   /** What the model takes. */
-  options: Pick<OptionFacts, "seed">;
+  options: Pick<OptionFacts, "seed" | "ratios" | "tiers">;
   /** How many input images its providers take. Default: as many as a request may have. */
   imageLimit?: number;
 }
@@ -398,8 +392,8 @@ export async function checkContent(
     throw invalidArgument(IMAGE_CONFIG, "is required: the parameters of the image, or {}");
   }
   const imageConfig = generationConfig.imageConfig ?? {};
-  const ratio = checkRatio(imageConfig, model);
-  const size = checkSize(imageConfig, model);
+  const ratio = checkRatio(imageConfig, rules.options);
+  const size = checkSize(imageConfig, rules.options);
   const mimeType = checkFormat(imageConfig, generationConfig.responseMimeType);
   const seed = checkSeed(generationConfig.seed ?? null, rules.options);
   checkRoles(contents);
@@ -415,7 +409,7 @@ export async function checkContent(
   const modalities = fieldOf(fieldOf(camelKeys(body), CONFIG), "responseModalities") ?? undefined;
   const verbatim = verbatimOf({ ...parsed, contents }, { places, prompt, modalities });
   const ignored = [...unreadFields(parsed), ...leftOut];
-  const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model));
+  const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, rules.options));
   const keepsRatio = ratio === null && first !== null;
   const asked =
     seed === null ? {} : { asked: { quality: null, background: null, seed, negativePrompt: null } };
@@ -465,18 +459,19 @@ function checkModalities(modalities: readonly string[]): void {
   if (other !== undefined) throw invalidArgument(at, "takes only TEXT and IMAGE");
 }
 
-function checkRatio({ aspectRatio }: ImageConfig, model: ModelEntry): AspectRatio | null {
+function checkRatio(
+  { aspectRatio }: ImageConfig,
+  { ratios }: Pick<OptionFacts, "ratios">,
+): AspectRatio | null {
   if (aspectRatio == null || aspectRatio === "") return null;
-  const ratios = ratiosOf(model);
   const known = ratios.find((ratio) => ratio === aspectRatio);
   if (known !== undefined) return known;
   const problem = `the aspect ratio has an unsupported value; this model takes ${ratios.join(", ")}`;
   throw invalidArgument(`${IMAGE_CONFIG}.aspectRatio`, problem);
 }
 
-function checkSize({ imageSize }: ImageConfig, model: ModelEntry): SizeTier {
+function checkSize({ imageSize }: ImageConfig, { tiers: sizes }: Pick<OptionFacts, "tiers">): SizeTier {
   const asked = imageSize || "1K";
-  const sizes = pricedSizes(model);
   const size = sizes.find((known) => known === asked);
   if (size !== undefined) return size;
   const at = `${IMAGE_CONFIG}.imageSize`;

@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import { ImgbatchError, nativeErrorBody, type ServiceErrorCode } from "../../contract/errors.ts";
-import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
+import { type ImageMimeType, type ImageSize, type SizeTier, tierOf } from "../../contract/image-formats.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
@@ -50,13 +50,13 @@ export function usageOf(facts: {
   model: string;
   prompt: string;
   inputImages: number;
-  size: SizeTier;
+  size: ImageSize;
   outputImages: number;
 }): Usage {
   const family = familyOf(facts.model);
   const text = Math.ceil(Buffer.byteLength(facts.prompt) / BYTES_PER_TEXT_TOKEN);
   const images = facts.inputImages * INPUT_IMAGE_TOKENS[family];
-  const candidates = facts.outputImages * OUTPUT_TOKENS[family][facts.size];
+  const candidates = facts.outputImages * OUTPUT_TOKENS[family][tierOf(facts.size)];
   return {
     promptTokenCount: text + images,
     candidatesTokenCount: candidates,

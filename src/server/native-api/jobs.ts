@@ -4,7 +4,6 @@ import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { type ItemErrorCode, isTerminal } from "../../contract/statuses.ts";
-import { askedOf } from "../../domain/batches/create-batch.ts";
 import { deleteRecord } from "../../domain/batches/delete.ts";
 import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
@@ -357,7 +356,7 @@ function resultLine(
   }
   const version = modelVersion ?? batch.model;
   const prompt = joinTurns(item.earlier ?? "", item.prompt);
-  const drawn = { model: version, prompt, inputImages, size: askedOf(batch, item).tier };
+  const drawn = { model: version, prompt, inputImages, size: item.tier ?? "1K" };
   const isDrawn = batch.upstream === DRAWINGS;
   const response = contentBody({
     id: `${numberOf(batch)}-${item.position + 1}`,

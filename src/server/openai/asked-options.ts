@@ -1,4 +1,4 @@
-import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
+import type { ImageMimeType, ImageSize } from "../../contract/image-formats.ts";
 import type { OpenaiBody } from "../../contract/openai-api.ts";
 import { imagePriceUsd, type ModelEntry, type OptionFacts } from "../../domain/models.ts";
 import type { AskedOptions } from "../../domain/ports/image-provider.ts";
@@ -12,7 +12,7 @@ const placeOf = (word: string) => SCALE.findIndex((words) => words.some((each) =
 interface Wanted {
   model: ModelEntry;
   facts: OptionFacts;
-  tier: SizeTier;
+  size: ImageSize;
   mimeType: ImageMimeType;
 }
 
@@ -22,10 +22,10 @@ interface Wanted {
  */
 export function readOptions(
   { quality: word, background: behind, seed }: OpenaiBody<"GenerateImages">,
-  { model, facts, tier, mimeType }: Wanted,
+  { model, facts, size, mimeType }: Wanted,
 ): AskedOptions | undefined {
   if (seed != null && !facts.seed) throw invalidArgument("seed", "the model takes none");
-  const priced = facts.qualities.filter((each) => imagePriceUsd(model, tier, each) !== undefined);
+  const priced = facts.qualities.filter((each) => imagePriceUsd(model, size, each) !== undefined);
   const quality = word == null || word.toLowerCase() === "auto" ? null : nearestQuality(word, priced);
   if (behind === "transparent" && mimeType === "image/jpeg")
     throw invalidArgument("background", "a JPEG has no transparency: ask for png or webp");

@@ -4,7 +4,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { type OpenaiBody, openaiCode, openaiErrorBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { type ItemError, type ItemErrorCode, isTerminal } from "../../contract/statuses.ts";
-import { askedOf, type Caller } from "../../domain/batches/create-batch.ts";
+import type { Caller } from "../../domain/batches/create-batch.ts";
 import { dropOutputs } from "../../domain/batches/delete.ts";
 import { hasItems } from "../../domain/batches/lifecycle.ts";
 import type { Piece } from "../../domain/downloads/piece-stream.ts";
@@ -383,7 +383,7 @@ function bodyOf(
   if (output === undefined) throw new Error(`the image of ${batch.id}/${item.customId} is not recorded`);
   const { prompt, modelVersion, finishedAtMs, answer } = item;
   const model = modelVersion ?? batch.model;
-  const drawn = { model, prompt, size: askedOf(batch, item).tier, inputImages, outputImages: 1 };
+  const drawn = { model, prompt, size: item.tier ?? "1K", inputImages, outputImages: 1 };
   const usage = usageView(answer, item.usage, batch.upstream === DRAWINGS ? drawn : null);
   const revised = revisedPromptOf(answer);
   return {

@@ -6,8 +6,14 @@ import {
   type AspectRatio,
   DEFAULT_RATIO,
   type ImageMimeType,
+  type ImageSize,
+  makesPixels,
+  nearestRatio,
+  pixelAdvice,
+  pixelSize,
   type SizePx,
   type SizeTier,
+  sizeOfPixels,
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type OpenaiBody, openaiSchemas } from "../../contract/openai-api.ts";
@@ -21,15 +27,7 @@ import {
   type SentImage,
   type SentTexts,
 } from "../../domain/images/sent-image.ts";
-import {
-  inputImageLimit,
-  type ModelEntry,
-  nearestRatio,
-  nearestTier,
-  type OptionFacts,
-  pricedSizes,
-  ratiosOf,
-} from "../../domain/models.ts";
+import { inputImageLimit, type ModelEntry, type OptionFacts } from "../../domain/models.ts";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
 import type { VerbatimRequest } from "../../domain/ports/image-provider.ts";
 import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
@@ -348,7 +346,12 @@ export async function checkRequest(
 ): Promise<AskedImages> {
   const model = modelNamed(deps, group, sent.fields.model ?? null, "realtime");
   const imageLimit = inputImageLimit(deps.realtimeOffers.serving(model.id));
-  return checkFields(deps, { model, imageLimit, facts: deps.realtimeOffers.options(model) }, sent);
+  const facts = deps.realtimeOffers.options(model);
+  const named = facts.areDrawings ? deps.pixelsNamed(sent.fields.model ?? "") : null;
+  const size = readSize("size", sent.fields.size ?? "auto");
+  const isOther = named?.hasEnded === true && (size === null || !makesPixels(named.pixels, size));
+  const pixels = named === null || isOther ? facts.pixels : named.pixels;
+  return checkFields(deps, { model, imageLimit, facts: { ...facts, pixels } }, sent);
 }
 
 /** The same for a model that takes this many images and these options. */
@@ -357,7 +360,7 @@ export async function checkFields(
   { model, imageLimit, facts }: { model: ModelEntry; imageLimit: number; facts: OptionFacts },
   { fields, ignored, images, mask: sentMask }: SentRequest,
 ): Promise<AskedImages> {
-  const named = namedShape(fields, model);
+  const named = namedShape(fields, facts);
   const size = named.size ?? readSize("size", fields.size ?? "auto");
   const mimeType = FORMATS[(fields.output_format ?? "png").toLowerCase()];
   if (mimeType === undefined) throw invalidArgument("output_format", "must be png, jpeg or webp");
@@ -370,15 +373,15 @@ export async function checkFields(
   const checker = new ImageChecker(inspector);
   for (const image of images) await checker.add(image);
   const mask = sentMask && (await checkMask(sentMask, checker.first, facts, inspector));
-  const shape = size ?? checker.first;
-  const nearest = shape === null ? DEFAULT_RATIO : nearestRatio(shape, model);
-  if (size !== null && named.ratio !== null && named.ratio !== nearest)
-    throw invalidArgument("aspect_ratio", `does not fit the size ${size.widthPx}x${size.heightPx}`);
-  const ratio = named.ratio ?? nearest;
-  const tiers = pricedSizes(model);
-  const tier = named.tier ?? (size === null ? defaultTier(tiers) : nearestTier(size, ratio, tiers));
-  const keepsRatio = size === null && named.ratio === null && shape !== null;
-  const asked = readOptions(fields, { model, facts, tier, mimeType });
+  const exact = size && exactSize(size, facts, fields.model ?? model.id);
+  if (exact !== null && named.ratio !== null && named.ratio !== exact.ratio)
+    throw invalidArgument("aspect_ratio", `does not fit the size ${exact.size}`);
+  const { first } = checker;
+  const nearest = first === null ? DEFAULT_RATIO : nearestRatio(first, facts);
+  const ratio = exact?.ratio ?? named.ratio ?? nearest;
+  const made = exact?.size ?? named.tier ?? defaultTier(facts.tiers);
+  const keepsRatio = exact === null && named.ratio === null && first !== null;
+  const asked = readOptions(fields, { model, facts, size: made, mimeType });
   const verbatim = verbatimOf(fields);
   const more = {
     ...(mask && { mask }),
@@ -388,7 +391,7 @@ export async function checkFields(
   };
   const { images: inputs } = checker;
   return {
-    content: { model, prompt, earlier: "", images: inputs, ratio, keepsRatio, size: tier, mimeType, ...more },
+    content: { model, prompt, earlier: "", images: inputs, ratio, keepsRatio, size: made, mimeType, ...more },
     count: fields.n ?? 1,
     quality: mimeType === "image/png" ? null : (fields.output_compression ?? null),
     isByUrl: responseFormat === "url",
@@ -415,6 +418,20 @@ async function checkMask(
   return image;
 }
 
+/** Returns the size that makes exactly these pixels. Throws `REALTIME_INVALID_ARGUMENT` naming what the model takes. */
+function exactSize(
+  wanted: SizePx,
+  facts: OptionFacts,
+  name: string,
+): { size: ImageSize; ratio: AspectRatio } {
+  const { pixels, areDrawings } = facts;
+  const isRefused = areDrawings && pixels !== null && pixels !== "any" && !makesPixels(pixels, wanted);
+  const found = isRefused ? null : sizeOfPixels(facts, wanted);
+  if (found !== null) return found;
+  const takes = pixelAdvice(facts, wanted);
+  throw invalidArgument("size", `${pixelSize(wanted)} is not possible: ${name} takes ${takes}`);
+}
+
 /** Null stands for the default. `field`: where it stands. */
 function readSize(field: string, text: string): SizePx | null {
   if (text.toLowerCase() === "auto") return null;
@@ -427,14 +444,12 @@ function readSize(field: string, text: string): SizePx | null {
 /** What a request says of the picture's shape in the words of other vendors; null where it says nothing. */
 function namedShape(
   { aspect_ratio: ratio, size: _, ...fields }: OpenaiBody<"GenerateImages">,
-  model: ModelEntry,
+  { ratios, tiers: sizes }: OptionFacts,
 ): { ratio: AspectRatio | null; tier: SizeTier | null; size: SizePx | null } {
-  const ratios = ratiosOf(model);
   const known = ratios.find((each) => each === ratio) ?? null;
   const isAsked = ratio != null && ratio.toLowerCase() !== "auto";
   if (isAsked && known === null)
     throw invalidArgument("aspect_ratio", `must be one that the model makes: ${ratios.join(", ")}`);
-  const sizes = pricedSizes(model);
   let [tier, size]: [SizeTier | null, SizePx | null] = [null, null];
   for (const name of ["image_size", "resolution"] as const) {
     const text = fields[name] ?? "auto";

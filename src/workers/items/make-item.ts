@@ -123,7 +123,7 @@ async function ask(
   };
   try {
     moveTo("unsent");
-    const image = await buildImageRequest(deps, batch, item, offer.executedModel, references);
+    const image = await buildImageRequest(deps, batch, item, offer, references);
     // The stop may have been asked for meanwhile.
     moveTo("unsent");
     begin();
@@ -208,13 +208,13 @@ export async function recordItem(
 /** Decodes the images: the upstream's word is not enough. */
 async function inspected(
   deps: WorkerDeps,
-  { batch, item, offer: { provider } }: ItemRequest,
+  { batch, item, offer }: ItemRequest,
   attempt: ItemAttempt,
 ): Promise<Parameters<typeof finishItem>[3] | Exclude<ItemAttempt, GeneratedImages>> {
   if (attempt === "aborted" || attempt instanceof ProviderError) return attempt;
   await aside();
   try {
-    return await inspectOutput(deps, provider, batch, item, attempt);
+    return await inspectOutput(deps, offer, batch, item, attempt);
   } catch (error) {
     if (error instanceof ProviderError) return error;
     deps.log.error("an image could not be inspected", { error: String(error) });

@@ -174,7 +174,7 @@ async function recordResult(
   item: LeasedItem,
   result: Extract<JobResult, { key: string }>,
 ): Promise<void> {
-  const { deps, provider, batch } = work;
+  const { deps, provider, batch, model } = work;
   const { stores, clock, feed } = deps;
   if ("error" in result && NOT_MADE.includes(result.error.trouble) && item.attempts + 1 < MOST_TRIES) {
     const again = { notBeforeMs: 0, attempts: item.attempts + 1, failedAt: null, maybePaid: "no" } as const;
@@ -191,7 +191,7 @@ async function recordResult(
   let status: "success" | "failed" | null;
   try {
     if ("error" in result) throw result.error;
-    const made = await inspectOutput(deps, provider, batch, item, result.output);
+    const made = await inspectOutput(deps, { provider, executedModel: model }, batch, item, result.output);
     status = await finishItem(deps, batch, item, made, nowMs);
   } catch (error) {
     if (!(error instanceof ProviderError)) throw error;

@@ -57,7 +57,13 @@ async function buildItems(work: JobWork): Promise<JobItem[]> {
   for (const item of await deps.stores.read.items.ofJob(jobId)) {
     try {
       const references = await deps.stores.read.references.ofSource(item.batchId, item.sourceIndex);
-      const request = await buildImageRequest(deps, batch, item, model, references);
+      const request = await buildImageRequest(
+        deps,
+        batch,
+        item,
+        { provider, executedModel: model },
+        references,
+      );
       const line = { key: item.customId, request };
       const sum = bytes + (await provider.lineBytes(line));
       const fits = items.length === 0 || sum <= provider.limits.bytes;

@@ -75,7 +75,7 @@ describe("items that differ from the rest of their batch", () => {
     expect(await needsOf(stores.read, batch.id)).toEqual({
       references: 0,
       ratios: ["1:1"],
-      tiers: ["1K"],
+      sizes: ["1K"],
       options: [],
     });
     const wide = { tier: "2K", ratio: "21:9" } as const;
@@ -85,6 +85,6 @@ describe("items that differ from the rest of their batch", () => {
     );
     const needs = await needsOf(stores.read, batch.id);
     expect([...needs.ratios].sort()).toEqual(["21:9", "9:16"]);
-    expect([...needs.tiers].sort()).toEqual(["1K", "2K"]);
+    expect([...needs.sizes].sort()).toEqual(["1K", "2K"]);
   });
 });

@@ -72,7 +72,8 @@ describe("a model of the catalogue", () => {
       0.211,
       null,
     ]);
-    expect(priceOf(gpt, { size: "4K", quality: "auto" })).toBe(null);
+    expect(priceOf(gpt, { size: "4K", quality: "auto" })).toBe(0.8);
+    expect(priceOf(gpt, { size: "512", quality: "auto" })).toBe(null);
     expect(priceOf(facts("openai", "gpt-image-2.6-flare"))).toBe(null);
   });
 });

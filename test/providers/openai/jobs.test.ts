@@ -44,7 +44,7 @@ describe("OpenAI's batch jobs", () => {
       ["POST /v1/files", json({ id: "file-in" })],
       ["POST /v1/batches", json(batch("validating"))],
     ]);
-    const provider = connect(server.url, { sizes: ["1024x1024", "1536x1024"], extra: { quality: "medium" } });
+    const provider = connect(server.url, { extra: { quality: "medium" } });
     const request = imageRequest({ model: "gpt-image-2" });
     const asked = { quality: "high", background: "opaque", seed: null, negativePrompt: null } as const;
     const lines = [
@@ -69,7 +69,7 @@ describe("OpenAI's batch jobs", () => {
         .split(/\r\n\r\n/)
         .at(-1)
         ?.split("\n") ?? [];
-    const body = { model: "gpt-image-2", prompt: "a red fox", size: "1536x1024", quality: "medium" };
+    const body = { model: "gpt-image-2", prompt: "a red fox", size: "2528x1696", quality: "medium" };
     expect(JSON.parse(texts[0] ?? "")).toMatchObject({
       custom_id: "a",
       method: "POST",

@@ -104,6 +104,7 @@ describe("a request in the form of OpenAI Images", () => {
       maxReferences: 16,
       ratios: "any",
       tiers: "any",
+      pixelsOf: expect.any(Function),
       options: ["quality", "background", "mask"],
       api: "openai",
     });

@@ -201,7 +201,7 @@ describe("the data of an upstream with tasks", () => {
       image: "{reference2}",
     };
     expect(takesOf(body)).toEqual({
-      ...{ maxReferences: 2, ratios: "any", tiers: "any" },
+      ...{ maxReferences: 2, ratios: "any", tiers: "any", pixelsOf: expect.any(Function) },
       options: ["seed", "negativePrompt"],
     });
   });

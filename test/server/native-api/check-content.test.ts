@@ -2,6 +2,7 @@ import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { parseConfig } from "../../../src/config/load.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
+import { optionsOf } from "../../../src/domain/models.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { checkContent } from "../../../src/server/native-api/check-content.ts";
@@ -25,7 +26,7 @@ const check = (body: unknown, model = FLASH, strictImageConfig = true) =>
     limits: DEFAULT_LIMITS,
     inspector,
     strictImageConfig,
-    options: { seed: model !== LITE },
+    options: { ...optionsOf(model, {}), seed: model !== LITE },
   });
 
 const config = (generationConfig: unknown) => ({

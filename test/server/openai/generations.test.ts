@@ -29,7 +29,7 @@ async function moneyOf(data: string) {
 }
 
 describe("the size of an image", () => {
-  it("[OAI-1] has the nearest ratio of the model, then the nearest area, and the answer says which", async () => {
+  it("[OAI-1] comes out in exactly the pixels that were asked for", async () => {
     const provider = new FakeProvider();
     provider.answer = async ({ size: { widthPx: width, heightPx: height } }) =>
       made(
@@ -41,25 +41,55 @@ describe("the size of an image", () => {
     for (const [size, real] of [
       ["auto", "1024x1024"],
       ["1024x1024", "1024x1024"],
-      ["1536x1024", "1264x848"],
-      ["1024X1792", "768x1376"],
-      ["256x256", "1024x1024"],
+      ["1536x1024", "1536x1024"],
+      ["1024X1792", "1024x1792"],
       ["2048x2048", "2048x2048"],
-      ["3840x2160", "2752x1536"],
-      ["100000x1", "3072x384"],
+      ["3840x2160", "3840x2160"],
+      ["1600x1008", "1600x1008"],
+      ["dall-e-2 256x256", "256x256"],
+      ["gpt-image-1.5 1024x1536", "1024x1536"],
     ]) {
-      const { bytes, ...images } = await imagesOf(await generate(service, { prompt: "a fox", size }));
+      const [name, model] = (size ?? "").split(" ").reverse();
+      const asked = { prompt: "a fox", size: name, ...(model === undefined ? {} : { model }) };
+      const { bytes, ...images } = await imagesOf(await generate(service, asked));
       expect([size, images.size, await shapesOf(bytes)]).toEqual([size, real, [`${real} png`]]);
     }
   });
 
-  it("[OAI-1] is one that the model has a price for", async () => {
+  it("[OAI-1] is refused with what the named model takes when it cannot be made exactly", async () => {
+    const service = await startTestService({ workers: false, providers: [drawings()] });
+    for (const [model, size, nearest] of [
+      [undefined, "17x3", ""],
+      [undefined, "100000x1", ""],
+      [undefined, "1792x936", "1792x944"],
+      [undefined, "256x256", ""],
+      [undefined, "4096x4096", "2048x2048"],
+      ["gpt-image-1.5", "1792x1024", "1536x1024"],
+      ["dall-e-3", "1536x1025", "1536x1024"],
+      ["gpt-image-2", "1024x1025", "1024x1024"],
+    ] as const) {
+      const answer = await generate(service, {
+        prompt: "x",
+        size,
+        ...(model === undefined ? {} : { model }),
+      });
+      const [status, code, param] = await refusalOf(answer.clone());
+      expect([size, status, code, param]).toEqual([size, 400, "REALTIME_INVALID_ARGUMENT", "size"]);
+      const { error } = (await answer.json()) as { error: { message: string } };
+      expect(error.message).toContain(nearest);
+    }
+  });
+
+  it("[OAI-1] costs as much as the nearest size of the model", async () => {
     const models = [{ id: MODEL, sizes: ["512", "2K"], prices: { "512": 0.01, "2K": 0.1 } }];
     const service = await startTestService({ workers: false, providers: [drawings()], config: { models } });
     const sizeFor = async (size: string) =>
       (await imagesOf(await generate(service, { prompt: "x", size }))).size;
-    expect(await sizeFor("1024x1024")).toBe("512x512");
-    expect(await sizeFor("1100x1100")).toBe("2048x2048");
+    expect(await sizeFor("1200x1200")).toBe("1200x1200");
+    expect(await sizeFor("2048x1024")).toBe("2048x1024");
+    const { stores } = await openBeside(service.data);
+    const captured = (await stores.read.ledger.list({})).filter(({ kind }) => kind === "capture");
+    expect(captured.map(({ amountMicroUsd }) => amountMicroUsd)).toEqual([100_000, 100_000]);
     expect(await sizeFor("auto")).toBe("512x512");
   });
 });

@@ -160,7 +160,7 @@ describe("a request for images with an idempotency key", () => {
     for (const sent of [
       wanted(other),
       wanted(png, ["n", "2"]),
-      wanted(png, ["size", "512x1024"]),
+      wanted(png, ["size", "1024x1536"]),
       wanted(png, ["output_format", "webp"]),
       wanted(png, ["response_format", "url"]),
       wanted(png, ["stream", "true"]),

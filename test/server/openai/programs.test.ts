@@ -25,8 +25,16 @@ describe("the bodies that programs send", () => {
     const fields = { model: "dall-e-2", prompt: "a fox", n: 1, size: "512x512" };
     const params = { seed: 7, steps: 20, negative_prompt: "" };
     const wanted = { ...fields, response_format: "b64_json", ...params };
-    await expectImages(await ask(service, "/v1/images/generations?api-version=2025-04-01", wanted), 1);
-    await expectImages(await ask(service, "/v1/images/generations", { ...fields, model: "gpt-image-1" }), 1);
+    await expectImages(
+      await ask(service, "/v1/images/generations?api-version=2025-04-01", wanted),
+      1,
+      "png",
+      747,
+    );
+    await expectImages(
+      await ask(service, "/v1/images/generations", { ...fields, size: "1024x1024", model: "gpt-image-1" }),
+      1,
+    );
     const byUrl = await ask(service, "/v1/images/generations", { ...wanted, response_format: "url" });
     const { data } = await imagesOf(byUrl);
     const image = await fetch(data[0]?.url ?? "", {

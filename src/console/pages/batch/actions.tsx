@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useState } from "react";
 import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
 import type { ConsoleBody } from "../../../contract/console-api.ts";
+import { readImageSize } from "../../../contract/image-formats.ts";
 import { routes } from "../../../contract/routes.ts";
 import { isRefusalCode, isTerminal } from "../../../contract/statuses.ts";
 import { groupBy } from "../../../kernel/json.ts";
@@ -96,7 +97,8 @@ export function RetryDialog(props: {
 }
 
 function askedOf(options: ItemObject["options"]): Pick<Options, "size" | "quality"> {
-  const { image_size: size, quality } = options ?? {};
+  const { image_size, quality } = options ?? {};
+  const size = image_size && readImageSize(image_size);
   return { ...(size ? { size } : {}), ...(quality ? { quality } : {}) };
 }
 

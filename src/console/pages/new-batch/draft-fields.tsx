@@ -1,5 +1,5 @@
 import type { BatchModel } from "../../../contract/batch-api.ts";
-import type { SizeTier } from "../../../contract/image-formats.ts";
+import type { ImageSize } from "../../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { formatUsd } from "../../../kernel/money.ts";
 import type { OptionField, Options } from "../../../prompts/options.ts";
@@ -75,7 +75,7 @@ export function OptionFieldset(props: {
   const takes = takesOf(model);
   const priced = (asked: Pick<Options, "size" | "quality">) =>
     model.pricing.play_money ? "" : ` · ${formatUsd(imagePrice(model, asked).cost)}`;
-  const size = (options.size ?? "1K") as SizeTier;
+  const size = (options.size ?? "1K") as ImageSize;
   const usual = model.options.default_quality;
   const change = (field: OptionField) => (event: { target: { value: string } }) => {
     const { [field]: _, ...others } = options;
@@ -109,7 +109,7 @@ export function OptionFieldset(props: {
   return (
     <fieldset className="fields options" aria-label={label}>
       {choice("aspect_ratio", "Ratio", "Default")}
-      {choice("size", "Size", "Default", (value) => priced({ ...options, size: value as SizeTier }))}
+      {choice("size", "Size", "Default", (value) => priced({ ...options, size: value as ImageSize }))}
       {choice("quality", "Quality", usual === null ? "Default" : `${usual} (default)`, (value) =>
         priced({ size, quality: value }),
       )}
