@@ -104,7 +104,7 @@ it("after an update every command takes the run as its prompts are now", async (
   ]);
   expect((await cli.here(["download", "pets-images", "--item", "dog", "-o", "dog.png"])).code).toBe(0);
   expect((await cli.here(["download", "pets-images", "-o", "copy", "--json"])).json()).toMatchObject({
-    counts: { total: 3, success: 3, failed: 0, missing: 0 },
+    counts: { total: 3, success: 3, failed: 0, unknown: 0, missing: 0 },
   });
   expect((await readdir(join(cli.cwd, "copy", "images"))).sort()).toEqual(["cat.png", "dog.png", "hen.png"]);
   expect((await cli.here(["retry", "pets-images"])).stderr).toContain("nothing to retry");

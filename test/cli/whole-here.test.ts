@@ -78,7 +78,7 @@ it("[WHOLE-1] failed images of such a run are made again without its deleted par
   expect([code, json().error?.code, json().counts]).toEqual([
     10,
     "BATCH_IMAGE_OUTPUT_DELETED",
-    { total: 3, success: 0, failed: 0, missing: 3 },
+    { total: 3, success: 0, failed: 0, unknown: 0, missing: 3 },
   ]);
 });
 

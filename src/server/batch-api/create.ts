@@ -256,9 +256,7 @@ export const createOperations: readonly Operation[] = [
           return await createBatch(deps, caller, checked, idempotencyKey);
         } catch (error) {
           const isOfRequest = error instanceof ImgbatchError;
-          const known = isOfRequest
-            ? await knownBatch(deps, caller, { value, rules, idempotencyKey })
-            : null;
+          const known = isOfRequest ? await knownBatch(deps, caller, { value, rules, idempotencyKey }) : null;
           if (known === null) throw error;
           return { batch: known, replayed: true };
         }
