@@ -119,7 +119,7 @@ it("[OPT-3] the same request is a replay while its upstream is disabled, beside 
 
 it("[OPT-3] the same request is a replay after its model has got another default quality, or does not take it any more", async () => {
   const model = (more: object) => ({
-    providers: [new FakeUpstream("vendor", { takes: TAKES_ALL })],
+    providers: [new FakeUpstream("vendor", { takes: TAKES_ALL, isFree: true })],
     config: {
       models: [
         { id: MODEL, prices: { "1K": 0.1 }, qualities: ["low", "high"], defaultQuality: "low", ...more },
@@ -133,6 +133,7 @@ it("[OPT-3] the same request is a replay after its model has got another default
     await bodyOf(await create(first, low, {}, "low")),
     await bodyOf(await create(first, high, {}, "high")),
   ];
+  expect(made.map(({ id }) => typeof id)).toEqual(["string", "string"]);
   await first.close(0);
   for (const more of [{ defaultQuality: "high" }, { qualities: ["best"], defaultQuality: "best" }]) {
     const later = await startTestService({ data: first.data, ...model(more) });
