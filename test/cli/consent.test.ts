@@ -104,14 +104,14 @@ describe("consent to real money", () => {
     const state = JSON.parse(readFileSync(path, "utf8"));
     const [{ id }] = state.batches;
     Object.assign(state.batches[0], { id: null, state: "unknown", status: null });
-    const lost = JSON.stringify({ ...state, finished_at: null });
-    writeFileSync(path, lost);
+    const lose = () => writeFileSync(path, JSON.stringify({ ...state, finished_at: null }));
+    lose();
     const found = await run(...SUBMIT);
     expect([found.code, found.stderr]).toEqual([0, expect.stringContaining(`re-using ${id}`)]);
     expect(bill()).toEqual(before);
-    // A service that does not know it would be paid.
-    writeFileSync(path, lost);
-    rmSync(data, { recursive: true });
+    // A batch that the service does not know would be paid.
+    state.batches[0].idempotency_key = "another";
+    lose();
     expect((await run(...SUBMIT)).code).toBe(8);
     expect(bill()).toEqual(before);
   });
