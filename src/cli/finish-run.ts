@@ -1,6 +1,7 @@
 import type { Batch } from "../client/answers.ts";
-import { DIFFERS, MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
+import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { EXIT_CODES } from "../contract/errors.ts";
+import { DIFFERS } from "../contract/image-formats.ts";
 import { shellWord } from "../kernel/command-line.ts";
 import {
   type Cost,

@@ -214,8 +214,6 @@ const itemThumbnailSchema = z.object({
 });
 export type ItemThumbnail = z.infer<typeof itemThumbnailSchema>;
 
-/** How a note begins when an image is not of the size or type that was asked for. */
-export const DIFFERS = "asked for ";
 /** How a note begins when an upstream may bill an item twice. */
 export const MAY_BE_PAID_TWICE = "may be paid twice";
 export const PAID_TWICE_NOTE = `${MAY_BE_PAID_TWICE}: the outcome of a request is unknown, and another one was sent after it`;

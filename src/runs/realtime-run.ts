@@ -4,9 +4,10 @@ import { join } from "node:path";
 import PQueue from "p-queue";
 import { removeFile, saving } from "../client/file-errors.ts";
 import { type GenerateOptions, generateImage } from "../client/realtime.ts";
-import { BILLED_NOTE, DIFFERS, PAID_TWICE_NOTE } from "../contract/batch-api.ts";
+import { BILLED_NOTE, PAID_TWICE_NOTE } from "../contract/batch-api.ts";
 import { type ErrorCode, errorEntry, ImgbatchError, TWO_LOST } from "../contract/errors.ts";
 import {
+  DIFFERS,
   IMAGE_EXTENSIONS,
   type ImageMimeType,
   type ImageSize,

@@ -1,5 +1,4 @@
-import { DIFFERS } from "../contract/batch-api.ts";
-import type { ImageMimeType, SizePx } from "../contract/image-formats.ts";
+import { DIFFERS, type ImageMimeType, type SizePx } from "../contract/image-formats.ts";
 import { askedOf } from "../domain/batches/create-batch.ts";
 import type { finishItem } from "../domain/batches/finish-item.ts";
 import { type MadeImage, readOutput } from "../domain/images/output-images.ts";
