@@ -103,10 +103,7 @@ async function knownBatch(
     idempotencyKey === null ? null : await stores.read.idempotency.find(caller.key.id, idempotencyKey);
   if (known == null) return null;
   let isSame = false;
-  const { model: name } = value as { model?: unknown };
-  const model = rules.models.find(({ id }) => id === name);
-  const { qualities = [] } = (model && rules.optionsOf(model, null)) ?? {};
-  for (const usualQuality of [undefined, ...qualities]) {
+  for (const usualQuality of [undefined, ...qualitiesIn(value)]) {
     const asThen: RequestRules = {
       ...{ ...rules, models: [], optionsOf: () => null, usualQuality },
       isKnown: async (hash) => {
@@ -120,6 +117,21 @@ async function knownBatch(
   }
   const batch = isSame ? await stores.read.batches.byId(known.batchId) : null;
   return batch && batch.recordDeletedAtMs === null ? batch : null;
+}
+
+/** No model has more qualities. */
+const MOST_QUALITIES = 8;
+
+/** Returns the qualities that the items of a request name, each once. */
+function qualitiesIn(value: unknown): string[] {
+  const found = new Set<string>();
+  const { items } = value as { items?: unknown };
+  for (const item of Array.isArray(items) ? items : []) {
+    const quality: unknown = item?.options?.quality;
+    if (typeof quality === "string") found.add(quality);
+    if (found.size === MOST_QUALITIES) break;
+  }
+  return [...found];
 }
 
 const SHAPE = shapeOf(batchSchemas.CreateBatch, {
