@@ -81,4 +81,5 @@ type Later = Exclude<
 type ItemsTable = Given<ItemRecord, Later> & {
   notBeforeMs: Generated<number>;
   leaseWorker: Generated<string | null>;
+  imagesDeletedAtMs: Generated<number | null>;
 };
