@@ -165,6 +165,8 @@ export async function requireWriteRoot(descriptor: number, path: string): Promis
 async function requireMadeBelow(path: string): Promise<void> {
   // Windows opens no directory.
   if (writeRoots === null || process.platform === "win32") return;
+  // One of these directories itself, or above it.
+  if (writeRoots.some((root) => isWithin(path, root))) return;
   const directory = await open(path, "r");
   try {
     await requireWriteRoot(directory, path);

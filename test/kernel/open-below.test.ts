@@ -61,10 +61,11 @@ it("[MCP-2] prompts and references that lead out once they are open are not read
 });
 
 it("[MCP-2] nothing is written where a link leads that took the place of a directory", async () => {
-  confineWrites([root]);
+  confineWrites([root, join(outside, "..", "data", "mine")]);
   onTestFinished(() => confineWrites(null));
   await writeFileDurably(join(root, "dir", "a.txt"), "mine");
   await swap();
+  await makeDirectory(join(outside, "..", "data", "mine", "blobs"));
   const led = join(root, "dir");
   await writeFile(join(outside, "theirs.txt"), "theirs");
   const clock = systemClock;
