@@ -184,6 +184,7 @@ export type ListedItem = Pick<
   | "mimeType"
   | "imageCount"
   | "error"
+  | "finishedAtMs"
   | "modelVersion"
   | "provider"
   | "maybePaid"
