@@ -102,6 +102,40 @@ export async function sweep(
   }
 }
 
+/**
+ * Deletes the images and the reference images of the batches that ended before a time; their records and their payment stay.
+ * With `isDryRun` it only counts. One failure does not stop the others.
+ */
+export async function prune(
+  { stores, blobs }: SweepDeps,
+  { nowMs, endedBeforeMs, isDryRun }: { nowMs: number; endedBeforeMs: number; isDryRun: boolean },
+): Promise<{
+  batches: number;
+  images: number;
+  bytes: number;
+  failures: { batchId: string; error: unknown }[];
+}> {
+  const report = { batches: 0, images: 0, bytes: 0, failures: [] as { batchId: string; error: unknown }[] };
+  for await (const { id } of eachDue((page) => stores.read.batches.keptSince(endedBeforeMs, page))) {
+    const outputs = await stores.read.outputs.ofBatch(id);
+    try {
+      if (!isDryRun) {
+        await deleteOutputs(stores, id, nowMs);
+        await purgeOutputs({ stores, blobs }, id, nowMs);
+        await blobs.deleteAll(inputsPrefix(id));
+        await stores.write((tx) => tx.batches.update(id, { inputsPurgedAtMs: nowMs }));
+      }
+    } catch (error) {
+      report.failures.push({ batchId: id, error });
+      continue;
+    }
+    report.batches++;
+    report.images += outputs.length;
+    report.bytes += outputs.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+  }
+  return report;
+}
+
 interface SweepTimes {
   nowMs: number;
   dueMs: number;

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import * as fs from "node:fs";
 import { statSync } from "node:fs";
-import { lstat, mkdir, readdir, readlink, realpath, rename, rm, stat } from "node:fs/promises";
+import { lstat, mkdir, readdir, readlink, realpath, rename, rm, rmdir, stat } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join, parse, relative, sep } from "node:path";
 import { promisify } from "node:util";
 
@@ -76,7 +76,7 @@ export async function syncDirectory(path: string): Promise<void> {
 
 /**
  * Makes a directory with its missing parents, and returns the topmost new one; undefined when it existed. Rejects with the
- * error of the system. `mkdir` of Node with `recursive` never returns where the system answers ENOENT below an existing
+ * error of the system, and with `EXDEV` as `requireWriteRoot` does. `mkdir` of Node with `recursive` never returns where the system answers ENOENT below an existing
  * parent, as `/proc` does.
  */
 export async function makeDirectory(path: string, mode?: number): Promise<string | undefined> {
@@ -88,6 +88,7 @@ export async function makeDirectory(path: string, mode?: number): Promise<string
     at = join(at, name);
     try {
       await mkdir(at, mode);
+      await requireMadeBelow(at);
       first ??= at;
     } catch (error) {
       // Another process may have made it meanwhile.
@@ -158,6 +159,34 @@ export async function requireWriteRoot(descriptor: number, path: string): Promis
     if ((await openPathBelow(root, descriptor, path).catch(() => null)) !== null) return;
   const facts = { code: "EXDEV", syscall: "open", path };
   throw Object.assign(new Error(`EXDEV: leads out, open '${path}'`), facts);
+}
+
+/** Removes a directory that was made elsewhere than `confineWrites` allows, and throws as `requireWriteRoot` does. */
+async function requireMadeBelow(path: string): Promise<void> {
+  // Windows opens no directory.
+  if (writeRoots === null || process.platform === "win32") return;
+  // One of these directories itself, or above it.
+  if (writeRoots.some((root) => isWithin(path, root))) return;
+  const directory = await open(path, "r");
+  try {
+    await requireWriteRoot(directory, path);
+  } catch (error) {
+    await rmdir(path).catch(() => {});
+    throw error;
+  } finally {
+    fs.closeSync(directory);
+  }
+}
+
+/** Appends to a file, and makes a missing one. Throws as `requireWriteRoot` does, before anything is written. */
+export async function appendText(path: string, text: string): Promise<void> {
+  const file = await open(path, "a");
+  try {
+    await requireWriteRoot(file, path);
+    await writeAll(file, text);
+  } finally {
+    fs.closeSync(file);
+  }
 }
 
 /** Returns a path below the working directory relative to it, and any other path as it is. For messages. */

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { appendFile, readFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import PQueue from "p-queue";
 import { removeFile, saving } from "../client/file-errors.ts";
@@ -21,7 +21,7 @@ import { missingEnd } from "../contract/image-structure.ts";
 import { isWaitingCode, WAITING_CODES } from "../contract/waiting.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { syncDirectory } from "../kernel/files.ts";
+import { appendText, syncDirectory } from "../kernel/files.ts";
 import type { RunOutcome } from "./collect-run.ts";
 import { checkDirectory, claimDirectory, removeLeftovers, requireSameService } from "./directory/claim.ts";
 import { readReference, readRunInput, writeInput } from "./directory/input.ts";
@@ -148,7 +148,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       failuresInARow = 0;
       // So that a later run knows the hash of its file.
       const path = join(dir, RESULTS_FILE);
-      await saving(path, () => appendFile(path, `${JSON.stringify(line)}\n`));
+      await saving(path, () => appendText(path, `${JSON.stringify(line)}\n`));
       for (const { path, bytes, sha256 } of line.files)
         reporter.event?.({
           ...{ event: "file_saved", batch_id: null, custom_id: image.customId },

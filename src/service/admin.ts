@@ -33,6 +33,7 @@ import type {
   LedgerEntry,
   SpentRecord,
 } from "../domain/records.ts";
+import { prune } from "../domain/retention.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
 import { groupBy } from "../kernel/json.ts";
@@ -112,6 +113,8 @@ export interface Admin {
   check(onProgress?: (text: string) => void): ReturnType<typeof checkInvariants>;
   /** See `repairStorage`. Throws as `check` does, and `STORAGE_FAILED` for a damaged database. */
   repair(): ReturnType<typeof repairStorage>;
+  /** See `prune`. Throws `INVALID_CONFIG` for the bucket of another database. */
+  prune(options: { olderMs: number; isDryRun: boolean }): ReturnType<typeof prune>;
   close(): Promise<void>;
 }
 
@@ -339,6 +342,11 @@ function adminOf(data: OpenStorage, deps: { clock: Clock; ids: Ids }): Omit<Admi
       return repairStorage(data).catch((error) => {
         throw withApiCode(error);
       });
+    },
+    prune: async ({ olderMs, isDryRun }) => {
+      await data.refuseForeignBucket();
+      const nowMs = deps.clock.nowMs();
+      return prune(data, { nowMs, endedBeforeMs: nowMs - olderMs, isDryRun });
     },
     close: () => data.close(),
   };

@@ -89,4 +89,22 @@ describe.skipIf(process.env.IMGBATCH_TEST_STORES !== undefined)("admin check", (
     change(data, "update accounts set balance_micro_usd = balance_micro_usd - 1");
     expect(await check()).toMatchObject({ code: 0, stdout: "ok: 1 account, 1 batch, 3 images\n" });
   });
+
+  it("frees what old batches hold when it is asked to, and finds nothing wrong afterwards", async () => {
+    const { data } = await usedDirectory(3);
+    const prune = async (...flags: string[]) =>
+      JSON.parse(
+        (await runInProcess(["admin", "prune", "--data", data, "--json", ...flags], { cwd: data })).stdout,
+      );
+    const blobs = fileBlobs(join(data, DATA_FILES.blobs));
+    const three = { batches: 1, images: 3, bytes: expect.any(Number) };
+    expect(await prune()).toMatchObject({ exit_code: 0, dry_run: false, batches: 0, images: 0, bytes: 0 });
+    change(data, "update batches set ended_at_ms = ended_at_ms - 15 * 86400000");
+    expect(await prune("--older", "14d", "--dry-run")).toMatchObject({ dry_run: true, ...three });
+    expect(await blobs.list("outputs/")).toHaveLength(3);
+    expect(await prune("--older", "14d")).toMatchObject({ exit_code: 0, dry_run: false, ...three });
+    expect(await blobs.list("")).toEqual([]);
+    expect(await prune("--older", "14d")).toMatchObject({ batches: 0 });
+    expect((await checkOf(data)).problems).toEqual([]);
+  });
 });

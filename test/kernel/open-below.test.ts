@@ -1,8 +1,17 @@
-import { mkdir, readdir, realpath, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, realpath, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, expect, it, onTestFinished } from "vitest";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
-import { confineWrites, openPathBelow, openRegularFile, writeFileDurably } from "../../src/kernel/files.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import {
+  appendText,
+  confineWrites,
+  makeDirectory,
+  openPathBelow,
+  openRegularFile,
+  writeFileDurably,
+} from "../../src/kernel/files.ts";
+import { withRunLock } from "../../src/runs/directory/claim.ts";
 import { readPromptFiles } from "../../src/runs/plan/prompt-files.ts";
 import { loadReference } from "../../src/runs/plan/reference-files.ts";
 import { Spool } from "../../src/runs/plan/spool.ts";
@@ -52,12 +61,22 @@ it("[MCP-2] prompts and references that lead out once they are open are not read
 });
 
 it("[MCP-2] nothing is written where a link leads that took the place of a directory", async () => {
-  confineWrites([root]);
+  confineWrites([root, join(outside, "..", "data", "mine")]);
   onTestFinished(() => confineWrites(null));
   await writeFileDurably(join(root, "dir", "a.txt"), "mine");
   await swap();
-  const write = writeFileDurably(join(root, "dir", "b.txt"), "mine");
-  await expect(write).rejects.toMatchObject({ code: "EXDEV" });
-  expect(await readdir(outside)).toEqual([]);
+  await makeDirectory(join(outside, "..", "data", "mine", "blobs"));
+  const led = join(root, "dir");
+  await writeFile(join(outside, "theirs.txt"), "theirs");
+  const clock = systemClock;
+  for (const write of [
+    () => writeFileDurably(join(led, "b.txt"), "mine"),
+    () => appendText(join(led, "theirs.txt"), "mine"),
+    () => makeDirectory(join(led, "new", "newer")),
+    () => withRunLock(join(led, "run"), { clock }, async () => {}),
+  ])
+    await expect(write()).rejects.toMatchObject({ message: expect.stringContaining("leads out") });
+  expect(await readdir(outside)).toEqual(["theirs.txt"]);
+  expect(await readFile(join(outside, "theirs.txt"), "utf8")).toBe("theirs");
   expect(await readdir(join(root, "aside"))).toEqual(["a.txt"]);
 });

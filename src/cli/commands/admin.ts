@@ -12,7 +12,15 @@ import { backupStorage } from "../../service/storage/backup.ts";
 import { moveStorage } from "../../service/storage/move.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
-import { choiceOption, instantOption, type OptionSpec, textOption, timeSpan } from "../options.ts";
+import {
+  choiceOption,
+  flagOption,
+  instantOption,
+  type OptionSpec,
+  positiveDurationOption,
+  textOption,
+  timeSpan,
+} from "../options.ts";
 import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { resolveTarget } from "../targets.ts";
@@ -91,6 +99,22 @@ export const command: CommandDetails = withStorage({
       examples: ["imgbatch admin check --data ./data", "imgbatch admin check --repair"],
       exits: ["someFailed"],
       run: check,
+    },
+    {
+      name: "prune",
+      summary:
+        "delete the images of batches that ended a while ago; records, and what runs have downloaded, stay",
+      options: [
+        {
+          flags: "--older <duration>",
+          description: "only of batches that ended this long ago",
+          default: "30d",
+        },
+        { flags: "--dry-run", description: "only say what would be deleted" },
+      ],
+      examples: ["imgbatch admin prune --dry-run", "imgbatch admin prune --older 14d"],
+      exits: ["someFailed"],
+      run: pruneImages,
     },
     {
       name: "backup",
@@ -286,6 +310,28 @@ function check(context: CommandContext): Promise<CommandResult> {
           : [...problems, `${counted(problems.length, "problem")} in ${summary}`]),
       ],
       next: isFine ? null : "stop the service and put a backup of the data directory in its place",
+    };
+  });
+}
+
+/** `admin prune` without `--older`: 30 days. */
+const PRUNED_AFTER_MS = 30 * 86_400_000;
+
+/** `imgbatch admin prune`: frees the disk of images that are old. A service may run on it meanwhile. */
+function pruneImages(context: CommandContext): Promise<CommandResult> {
+  const { options, output } = context;
+  const olderMs = positiveDurationOption(options, "older") ?? PRUNED_AFTER_MS;
+  const isDryRun = flagOption(options, "dryRun");
+  return withAdmin(context, { mayCreate: false, readsImages: true }, async (admin, directory) => {
+    const { batches, images, bytes, failures } = await admin.prune({ olderMs, isDryRun });
+    for (const { batchId, error } of failures)
+      output.warn(`${batchId} could not be deleted: ${String(error)}`);
+    const amount = `${counted(images, "image")} of ${counted(batches, "batch", "batches")} (${formatBytes(bytes)})`;
+    return {
+      exitCode: failures.length === 0 ? EXIT_CODES.ok.code : EXIT_CODES.someFailed.code,
+      json: { data: directory, dry_run: isDryRun, batches, images, bytes },
+      lines: [isDryRun ? `would delete: ${amount}` : `deleted: ${amount}`],
+      next: null,
     };
   });
 }

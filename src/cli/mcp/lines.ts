@@ -1,10 +1,9 @@
 import { createHash } from "node:crypto";
-import { createReadStream } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { isSystemError } from "../../client/file-errors.ts";
 import { shownPath } from "../../kernel/files.ts";
 import { imageStem } from "../../runs/directory/names.ts";
+import { readFacts } from "../../runs/directory/run-files.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
 import { type Line, pathBelow, type Session } from "./call.ts";
 import { MOST_PREVIEWS } from "./previews.ts";
@@ -102,7 +101,7 @@ export async function generateLine(input: z.infer<typeof generateInput>, session
   const { prompt, aspect_ratio, size, model, variant } = input;
   const row = { prompt, aspect_ratio, size, ...(images.length === 0 ? {} : { reference_images: images }) };
   const key = createHash("sha256").update(JSON.stringify([row, model, variant]));
-  for (const path of images) key.update(await hashOf(path));
+  for (const path of images) key.update(await hashOf(path, session.context.cwd));
   const name = imageStem(key.digest("hex").slice(0, 8), "words", { prompt });
   const output = await pathBelow(session, input.output ?? join("generated", name));
   return {
@@ -114,13 +113,11 @@ export async function generateLine(input: z.infer<typeof generateInput>, session
   };
 }
 
-/** A file that cannot be read is reported by the command. */
-async function hashOf(path: string): Promise<string> {
-  const hash = createHash("sha256");
+/** A file that cannot be read, or that leads out of the root once it is open, is reported by the command. */
+async function hashOf(path: string, root: string): Promise<string> {
   try {
-    for await (const piece of createReadStream(path)) hash.update(piece);
-  } catch (error) {
-    if (!isSystemError(error)) throw error;
+    return (await readFacts(path, 0, root)).sha256;
+  } catch {
+    return "";
   }
-  return hash.digest("hex");
 }

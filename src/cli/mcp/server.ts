@@ -286,19 +286,22 @@ async function callTool(
     const { error } = json as { error?: object };
     const answer = await tool.answer(done, input as never, session);
     const common = { ok: isOk, ...(error === undefined ? {} : { error }), notes, next };
-    return await resultOf({ ...answer, json: { ...common, ...answer.json } });
+    return await resultOf({ ...answer, json: { ...common, ...answer.json } }, session.context.cwd);
   } catch (thrown) {
     const failure = failureOf(thrown, line ?? {});
     if (tool.wrong !== undefined && failure.error.code === "INVALID_INPUT")
-      return await resultOf(await tool.wrong(failure, session));
+      return await resultOf(await tool.wrong(failure, session), session.context.cwd);
     return { content: [{ type: "text", text: JSON.stringify(failure) }], isError: true };
   }
 }
 
-async function resultOf({ json, pictures = [] }: Answer): Promise<CallResult> {
+async function resultOf({ json, pictures = [] }: Answer, root: string): Promise<CallResult> {
   const structuredContent = hideUsedKeysIn(JSON.parse(JSON.stringify(json)) as Record<string, unknown>);
   return {
-    content: [{ type: "text", text: JSON.stringify(structuredContent) }, ...(await previewsOf(pictures))],
+    content: [
+      { type: "text", text: JSON.stringify(structuredContent) },
+      ...(await previewsOf(pictures, root)),
+    ],
     structuredContent,
   };
 }

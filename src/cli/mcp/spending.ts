@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { mkdir, readFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { getBatch } from "../../client/batches.ts";
@@ -7,7 +7,7 @@ import { saving } from "../../client/file-errors.ts";
 import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import type { Http } from "../../http/http.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { writeFileDurably } from "../../kernel/files.ts";
+import { makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { formatUsd, microsToNumber, numberToMicros } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { withRunLock } from "../../runs/directory/claim.ts";
@@ -185,7 +185,7 @@ export class Spending {
   /** Changes the file alone: no other server may spend the same amount meanwhile. */
   async #change(change: (runs: Spent[]) => Promise<void>): Promise<void> {
     const directory = this.#directory;
-    await saving(directory, () => mkdir(directory, { recursive: true, mode: 0o700 }));
+    await saving(directory, () => makeDirectory(directory, 0o700));
     await withRunLock(directory, { clock: this.#options.clock, patienceMs: PATIENCE_MS }, async () => {
       const runs = await this.#read();
       await change(runs);

@@ -78,6 +78,11 @@ export interface BatchRepository {
     endedBeforeMs: number,
     page: { afterSeq: number; limit: number },
   ): Promise<{ id: string; seq: number }[]>;
+  /** Batches that ended before the time and whose outputs still exist, in the same order. */
+  keptSince(
+    endedBeforeMs: number,
+    page: { afterSeq: number; limit: number },
+  ): Promise<{ id: string; seq: number }[]>;
   /** How many batches of a key and source have not ended. */
   countUnended(apiKeyId: string, source: BatchSource): Promise<number>;
   /** Oldest first. */

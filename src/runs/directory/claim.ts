@@ -1,11 +1,17 @@
-import { accessSync, closeSync, constants, existsSync, openSync, rmdirSync, rmSync } from "node:fs";
+import { accessSync, constants, existsSync, rmdirSync, rmSync } from "node:fs";
 import { lstat, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Batch } from "../../client/answers.ts";
 import { isSystemError, removeFile, saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { fileIdentity, makeDirectory, PARTIAL_SUFFIX, syncDirectory } from "../../kernel/files.ts";
+import {
+  appendText,
+  fileIdentity,
+  makeDirectory,
+  PARTIAL_SUFFIX,
+  syncDirectory,
+} from "../../kernel/files.ts";
 import { IMAGES_FOLDER, INPUT_FILE, REFERENCES_FOLDER, REMOVED_FOLDER } from "./names.ts";
 import { isSameService, type RunService } from "./run-service.ts";
 import { newBatch, newRunState, readRunState, recordBatch, writeRunState } from "./run-state.ts";
@@ -191,7 +197,7 @@ async function withLock<T>(dir: string, options: LockOptions, work: () => Promis
   for (let waitedMs = 0; ; waitedMs += POLL_MS) {
     // Made again each time: the previous owner may have removed a directory that stayed empty.
     made = (await saving(dir, () => makeDurably(dir))) ?? made;
-    await saving(path, async () => closeSync(openSync(path, "a", 0o644)));
+    await saving(path, () => appendText(path, ""));
     const release = await acquire(path);
     if (release !== null) {
       try {

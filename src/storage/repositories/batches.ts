@@ -161,6 +161,14 @@ export function batchRepository(session: SqlSession): Repositories["batches"] {
         );
       return all(due.where("seq", ">", afterSeq).orderBy("seq").limit(limit));
     },
+    keptSince: (endedBeforeMs, { afterSeq, limit }) => {
+      const kept = build
+        .selectFrom("batches")
+        .select(["id", "seq"])
+        .where("status", "in", ["completed", "failed", "cancelled"])
+        .where("endedAtMs", "<=", endedBeforeMs);
+      return all(kept.where("seq", ">", afterSeq).orderBy("seq").limit(limit));
+    },
     inputsDue: async (endedBeforeMs, { afterSeq, limit }) => {
       const due = build
         .selectFrom("batches")
