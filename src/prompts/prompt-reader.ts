@@ -1,5 +1,6 @@
 import { visit } from "jsonc-parser";
 import { expandedCustomIds } from "../contract/limits.ts";
+import { parseJson, TooDeepJson } from "../kernel/json.ts";
 import { counted, truncateCodePoints } from "../kernel/text.ts";
 import { type CheckedRow, checkRow, isTaken, type RowRules } from "./check-row.ts";
 
@@ -248,8 +249,13 @@ const readJsonl: ReadRows = async function* (lines, report, { promptColumn, idCo
     }
     let value: unknown;
     try {
-      value = JSON.parse(text);
+      value = parseJson(text);
     } catch (error) {
+      if (error instanceof TooDeepJson) {
+        report(line, null, error.message);
+        isFirst = false;
+        continue;
+      }
       const wrong = `is not valid JSON (${reason(error)}); ${SHAPE}`;
       // Lines that all begin as objects have a mistake each.
       if (doubtful !== null && !/^\s*\{.*\}/.test(doubtful.text)) {

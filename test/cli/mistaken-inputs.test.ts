@@ -90,3 +90,19 @@ it("a prompt file that is called - is read by its path", async () => {
   const { code, stderr } = await cli.run(["generate", "--file", "./-", "-o", "out"]);
   expect([code, stderr.includes("1 of 1 images")]).toEqual([0, true]);
 });
+
+it("a configuration, a run state and results that are nested 200,000 levels deep are told, or left out, as damaged", async () => {
+  const cli = await createInProcessCli();
+  const nested = `${"[".repeat(200_000)}${"]".repeat(200_000)}`;
+  writeFileSync(cli.path("deep.json"), `{"server":\n${nested}}`);
+  const config = await cli.run(["models", "--config", "deep.json"]);
+  expect(config.code).toBe(2);
+  expect(config.stderr).toContain("deep.json:2: is nested too deep: lists and objects may be 64 levels deep");
+  writeFileSync(cli.path("prompts.jsonl"), '{"prompt":"a fox"}');
+  mkdirSync(cli.path("out"));
+  writeFileSync(cli.path("out/imgbatch.json"), `{"kind":"batch","deep":${nested}}`);
+  const run = await cli.run(["submit", "prompts.jsonl", "-o", "out"]);
+  expect(run.stderr).toContain("it is nested too deep");
+  expect(run.stderr).not.toContain("call stack");
+  expect(cli.fake.requests).toEqual([]);
+});
