@@ -55,6 +55,8 @@ export class PromptReader {
   #hasNames = false;
   readonly #expander: Expander;
   #rowCount = 0;
+  /** Characters of prompts that are too long. */
+  #excessChars = 0;
 
   constructor(rules: ReaderRules) {
     this.#rules = rules;
@@ -85,6 +87,11 @@ export class PromptReader {
     const stays =
       text.length === 0 ? [] : [`options of other programs stay text of the prompt: ${text.join("; ")}`];
     return [...this.#notes, ...columns, ...stays, ...ids, ...this.#expander.notes];
+  }
+
+  /** Whether so much of the input is too long that the rest is not read: its writer took another limit for the right one. */
+  get isCut(): boolean {
+    return this.#excessChars > MOST_EXCESS_CHARS;
   }
 
   /**
@@ -157,6 +164,11 @@ export class PromptReader {
         const most = this.#rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
         if (row.references.length > most) this.#crowded.push({ fileLine, count: row.references.length });
         yield { row, number, variant, fileLine, report };
+        if (row.prompt.length > this.#rules.limits.promptChars) this.#excessChars += row.prompt.length;
+        if (this.isCut) {
+          problems.cut("the lines behind it were not read: make all prompts short enough first");
+          return;
+        }
         if (row.customId !== null) this.#claimIds(row.customId, row.outputCount, fileLine);
       }
     }
@@ -168,6 +180,7 @@ export class PromptReader {
    * service's own limit is known after all else is right.
    */
   finish(): Problems {
+    if (this.isCut) return this.problems;
     for (const name of this.#expander.idle) {
       const use = name === "image" ? "give a file with prompts" : `write {{${name}}} in a prompt`;
       this.problems.add({ file: "--var", line: null }, name, `no line uses it; ${use}, or leave it out`);
@@ -231,6 +244,9 @@ export class PromptReader {
     this.problems.add(fileLine, "custom_id", message);
   }
 }
+
+/** Of too long prompts. Files of gigabytes are read for minutes, and every line has the same problem. */
+const MOST_EXCESS_CHARS = 1_000_000;
 
 const SHAPE = 'write one object a line, like {"prompt": "a red bicycle"}';
 
