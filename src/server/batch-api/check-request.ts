@@ -258,8 +258,10 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   const model = rules.models.find((m) => m.id === modelId) ?? null;
   const facts = model && rules.optionsOf(model, request.provider ?? null);
   const items = request.items.map((item, i) => {
-    const terms = checkOptions(item.options, `items[${i}]`, { facts, mimeType, limits });
-    return { ...checkItem(item, i, limits), terms };
+    const checked = checkItem(item, i, limits);
+    const { outputCount } = checked;
+    const terms = checkOptions(item.options, `items[${i}]`, { facts, mimeType, limits, outputCount });
+    return { ...checked, terms };
   });
   refuseDuplicateIds(items);
   items.forEach((item, i) => {
