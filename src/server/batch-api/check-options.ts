@@ -24,6 +24,8 @@ interface OptionRules {
   limits: Pick<Limits, "promptChars">;
   /** Each output after the first adds 1 to the seed. */
   outputCount: number;
+  /** See `RequestRules`. */
+  usualQuality: string | null | undefined;
 }
 
 /**
@@ -42,7 +44,7 @@ export function checkOptions(options: unknown, at: string, rules: OptionRules): 
     const advice = meant === null ? `the options are ${ITEM_OPTIONS.join(", ")}` : `did you mean ${meant}?`;
     throw invalid(`${at}.options.${name}`, `is not an option; ${advice}`);
   }
-  const { facts, mimeType, limits, outputCount } = rules;
+  const { facts, mimeType, limits, outputCount, usualQuality } = rules;
   const choose = <T extends string>(name: string, known: readonly T[] | undefined): T | null => {
     const value = given[name] ?? null;
     const found = known === undefined ? (value as T | null) : known.find((each) => each === value);
@@ -61,7 +63,7 @@ export function checkOptions(options: unknown, at: string, rules: OptionRules): 
     ...BATCH_TERMS,
     tier: tier === "1K" ? null : tier,
     ratio,
-    quality: quality === facts?.defaultQuality ? null : quality,
+    quality: quality === usualQuality ? null : quality,
     background,
     askedSeed: checkSeed(given.seed, `${at}.options.seed`, facts, outputCount),
     negativePrompt: checkNegativePrompt(

@@ -15,6 +15,7 @@ import { liveWorkers } from "./workers.ts";
 const LISTED_ITEM = [
   ...(["id", "position", "sourceIndex", "customId", "prompt", "status", "mimeType", "imageCount"] as const),
   ...(["error", "modelVersion", "provider", "maybePaid", "seed", "notes", "usage", "priceMicroUsd"] as const),
+  ...(["finishedAtMs"] as const),
   ...(["tier", "ratio", "keepsRatio", "quality", "background", "askedSeed", "negativePrompt"] as const),
 ] as const satisfies readonly (keyof ListedItem)[];
 
@@ -244,6 +245,9 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
     resetSwitches: async (batchId) => {
       const update = build.updateTable("items").set({ switches: 0 }).where("batchId", "=", batchId);
       await run(update.where("status", "=", "pending").where("switches", ">", 0));
+    },
+    markDeleted: async (id, nowMs) => {
+      await run(build.updateTable("items").set({ imagesDeletedAtMs: nowMs }).where("id", "=", id));
     },
     fail: async (id, error) => {
       const failed = { status: "failed", mimeType: null, imageCount: 0, error } as const;
