@@ -21,10 +21,13 @@ interface Wanted {
  * `REALTIME_INVALID_ARGUMENT` for an unknown quality, for a transparent JPEG, and for a seed that the model does not take.
  */
 export function readOptions(
-  { quality: word, background: behind, seed }: OpenaiBody<"GenerateImages">,
+  { quality: word, background: behind, seed, n }: OpenaiBody<"GenerateImages">,
   { model, facts, size, mimeType }: Wanted,
 ): AskedOptions | undefined {
   if (seed != null && !facts.seed) throw invalidArgument("seed", "the model takes none");
+  const mostSeed = facts.maxSeed - ((n ?? 1) - 1);
+  if (seed != null && seed > mostSeed)
+    throw invalidArgument("seed", `must be a whole number from 0 to ${mostSeed}`);
   const priced = facts.qualities.filter((each) => imagePriceUsd(model, size, each) !== undefined);
   const quality = word == null || word.toLowerCase() === "auto" ? null : nearestQuality(word, priced);
   if (behind === "transparent" && mimeType === "image/jpeg")
