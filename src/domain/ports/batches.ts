@@ -307,7 +307,7 @@ export interface ItemRepository {
   giveBack(
     id: number,
     leaseToken: string,
-    change: { notBeforeMs: number } & Pick<ItemRecord, "attempts" | "failedAt" | "maybePaid">,
+    change: { notBeforeMs: number } & Pick<ItemRecord, "attempts" | "failedAt" | "maybePaid" | "usage">,
   ): Promise<{ isOurs: boolean }>;
   /** Stores the task that an upstream has begun for a leased item. Only that upstream gets the item from then on. */
   keepTask(id: number, leaseToken: string, task: UpstreamTask): Promise<{ isOurs: boolean }>;

@@ -114,7 +114,7 @@ async function failRest(
 
 /** Returns why results are missing that the upstream has; null when there are none. */
 async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<string | null> {
-  const { deps, provider, batch, jobId, signal } = work;
+  const { deps, provider, batch, model, jobId, signal } = work;
   const { stores, ids, log } = deps;
   const leaseToken = ids.leaseToken();
   const items = await stores.write(async (tx) => {
@@ -125,7 +125,7 @@ async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<stri
   const seen = new Set<string>();
   let short: string | null = null;
   try {
-    for await (const result of provider.results(job.upstreamName ?? "", signal)) {
+    for await (const result of provider.results(job.upstreamName ?? "", model, signal)) {
       if ("unreadable" in result) {
         log.warn("a part of a job's results cannot be read", { job: jobId, why: result.unreadable });
         continue;
