@@ -264,7 +264,9 @@ export function upstreamBill(
 }
 
 function billNote({ micros, isAbout, listMicroUsd }: Bill): string {
-  const most = isAbout ? `about ${formatUsd(micros)}, with list prices where it reports nothing` : formatUsd(micros);
+  const most = isAbout
+    ? `about ${formatUsd(micros)}, with list prices where it reports nothing`
+    : formatUsd(micros);
   return `billed by the upstream: ${most} (the list price of the images is ${formatUsd(listMicroUsd)})`;
 }
 

@@ -382,7 +382,7 @@ async function giveBack(
     }
     const { isOurs } = await tx.items.giveBack(item.id, item.leaseToken, {
       notBeforeMs,
-        delayedAtMs: nowMs,
+      delayedAtMs: nowMs,
       ...marks,
     });
     if (isOurs && isCall) await recordItemCall(tx, batch, item, { usage: called, nowMs });

@@ -1,5 +1,11 @@
 import type { ItemError } from "../../contract/statuses.ts";
-import { failItem, finishItem, type LeasedItem, unknownOutcome } from "../../domain/batches/finish-item.ts";
+import {
+  addUsage,
+  failItem,
+  finishItem,
+  type LeasedItem,
+  unknownOutcome,
+} from "../../domain/batches/finish-item.ts";
 import { EVERY_MODEL } from "../../domain/health/transitions.ts";
 import { endJob, FORGOTTEN_MS, GIVE_UP_MS, isAtWork, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/models.ts";
@@ -177,7 +183,9 @@ async function recordResult(
   const { deps, provider, batch, model } = work;
   const { stores, clock, feed } = deps;
   if ("error" in result && NOT_MADE.includes(result.error.trouble) && item.attempts + 1 < MOST_TRIES) {
-    const again = { notBeforeMs: 0, attempts: item.attempts + 1, failedAt: null, maybePaid: "no" } as const;
+    const usage = addUsage(item.usage, result.error.usage);
+    const marks = { failedAt: null, maybePaid: "no" } as const;
+    const again = { notBeforeMs: 0, attempts: item.attempts + 1, usage, ...marks };
     const { isOurs } = await stores.write(async (tx) => {
       await tx.lock("batch", batch.id);
       const given = await tx.items.giveBack(item.id, item.leaseToken, again);
