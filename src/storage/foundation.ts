@@ -146,6 +146,7 @@ create table items (
   job_id text,
   mime_type text,
   image_count integer not null default 0,
+  images_deleted_at_ms integer,
   error text,
   finished_at_ms integer,
   model_version text,

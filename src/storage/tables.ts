@@ -78,4 +78,5 @@ type ItemsTable = Given<ItemRecord, Later> & {
   notBeforeMs: Generated<number>;
   delayedAtMs: Generated<number>;
   leaseWorker: Generated<string | null>;
+  imagesDeletedAtMs: Generated<number | null>;
 };

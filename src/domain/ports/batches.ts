@@ -330,6 +330,8 @@ export interface ItemRepository {
   countWithoutJob(batchId: string): Promise<number>;
   /** Lets the pending items of a batch change the provider again: they have waited. */
   resetSwitches(batchId: string): Promise<void>;
+  /** Notes that the images of an item were deleted on purpose. */
+  markDeleted(id: number, nowMs: number): Promise<void>;
   /** Turns a successful item into a failure. */
   fail(id: number, error: NonNullable<ItemRecord["error"]>): Promise<void>;
   /**

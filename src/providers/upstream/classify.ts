@@ -234,7 +234,7 @@ function verdictOf(status: number, facts: ErrorFacts, { isHtml = false, asked = 
     if (status === 400 && codes.includes("FAILED_PRECONDITION")) {
       return says(/location is not supported/gi) ? "forbidden" : "billing";
     }
-    // A page for people comes from something on the way.
+    // HTML comes from a proxy, not from the API.
     if (status === 403 && isHtml) return "failing";
   }
   // The address is wrong, as it may be with a 404.

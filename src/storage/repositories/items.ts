@@ -245,6 +245,9 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
       const update = build.updateTable("items").set({ switches: 0 }).where("batchId", "=", batchId);
       await run(update.where("status", "=", "pending").where("switches", ">", 0));
     },
+    markDeleted: async (id, nowMs) => {
+      await run(build.updateTable("items").set({ imagesDeletedAtMs: nowMs }).where("id", "=", id));
+    },
     fail: async (id, error) => {
       const failed = { status: "failed", mimeType: null, imageCount: 0, error } as const;
       await run(build.updateTable("items").set(failed).where("id", "=", id));
