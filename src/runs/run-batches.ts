@@ -167,7 +167,16 @@ export function recordedItems(lines: readonly ResultLine[], batchId: string, isR
 /** Returns the facts of an item that its line has. */
 export function factsOf(line: ResultLine): ItemFacts {
   const { provider, model_version, seed, upstream_cost, cost, may_be_billed, took_ms, notes } = line;
-  const facts = Object.entries({ provider, model_version, seed, upstream_cost, cost, may_be_billed, took_ms, notes });
+  const facts = Object.entries({
+    provider,
+    model_version,
+    seed,
+    upstream_cost,
+    cost,
+    may_be_billed,
+    took_ms,
+    notes,
+  });
   return Object.fromEntries(facts.filter(([, value]) => value !== undefined));
 }
 
