@@ -188,6 +188,7 @@ const itemObjectSchema = z.object({
       "US dollars: the bill of the upstream for all requests for the image, from the dollars or the tokens that it reports; null: not known",
     ),
   took_ms: z.int().nullable().describe("from the request to its answer; null for none, and in a job"),
+  finished_at: z.number().nullable().describe("when its image or its failure was recorded; null before"),
   notes: z.array(z.string()).describe("differences that a person should know"),
   error: z.object({ code: z.string(), message: z.string(), source: z.string() }).nullable(),
   cost: z.number().nullable().describe("US dollars that the image costs; null without one"),
