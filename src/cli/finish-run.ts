@@ -164,6 +164,8 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
     ...repairNote(run, counts),
   ];
   output.note(`${parts.join(", ")}${costNote(run, cost)}`);
+  const bill = upstreamBill(lines);
+  if (bill !== null) output.note(billNote(bill));
   return {
     exitCode,
     json: {
@@ -174,6 +176,8 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
       actual_cost: cost === null ? null : microsToNumber(cost.micros),
       paid_now: cost === null || cost.isPlay ? 0 : microsToNumber(outcome.paidNowMicroUsd),
       ...playMoneyField(cost),
+      upstream_cost: bill === null ? null : microsToNumber(bill.micros),
+      ...(bill?.isAbout ? { upstream_cost_about: true } : {}),
       results: `${shownDir}/${RESULTS_FILE}`,
       retry: hasRetry ? `${shownDir}/${RETRY_FILE}` : null,
       batches: batches.map((batch) => batch.raw),
@@ -229,7 +233,7 @@ function failureNote({ failed, unknown, missing }: ImageCounts): string[] {
 export function unknownOutcomeNote(lines: readonly ResultLine[]): string[] {
   const unknown = lines.filter((line) => stands(line, "unknown"));
   if (unknown.length === 0) return [];
-  const usd = unknown.map((line) => ("may_be_billed" in line ? line.may_be_billed : undefined));
+  const usd = unknown.map((line) => line.may_be_billed);
   const known = usd.every((each) => typeof each === "number") ? (usd as number[]) : null;
   const sum = known?.reduce((total, each) => total + numberToMicros(each), 0);
   const most =
@@ -258,6 +262,41 @@ function costNote({ outcome }: EndedRun, cost: Cost | null): string {
   const beside = drawn === 0 ? "" : `; ${drawn} ${FREE_DRAWINGS}`;
   const text = paidText(cost, outcome.paidNowMicroUsd);
   return `${text.includes(" now ") ? ";" : ","} ${text}${beside}`;
+}
+
+/** What upstreams billed for a run. */
+interface Bill {
+  micros: number;
+  /** It has list prices, because not every request has a known bill. */
+  isAbout: boolean;
+  /** The list price of the images that were made. */
+  listMicroUsd: number;
+}
+
+/**
+ * Adds up the bills of upstreams for the images of a run, those of failures included. The list price stands for what no
+ * upstream reports, and for requests whose answers were lost. Null where no upstream reports anything.
+ */
+function upstreamBill(
+  lines: readonly Pick<ResultLine, "upstream_cost" | "cost" | "may_be_billed" | "play_money">[],
+): Bill | null {
+  if (lines.every(({ upstream_cost: known }) => known === undefined)) return null;
+  const bill = { micros: 0, isAbout: false, listMicroUsd: 0 };
+  for (const { upstream_cost: known, cost = 0, may_be_billed: lost = 0, play_money: isPlay } of lines) {
+    if (isPlay) continue;
+    const list = numberToMicros(cost);
+    bill.micros += (known === undefined ? list : numberToMicros(known)) + numberToMicros(lost);
+    bill.listMicroUsd += list;
+    bill.isAbout ||= lost > 0 || (known === undefined && list > 0);
+  }
+  return bill;
+}
+
+function billNote({ micros, isAbout, listMicroUsd }: Bill): string {
+  const most = isAbout
+    ? `about ${formatUsd(micros)}, with list prices where it reports nothing`
+    : formatUsd(micros);
+  return `billed by the upstream: ${most} (the list price of the images is ${formatUsd(listMicroUsd)})`;
 }
 
 /** Reports how many images a repeated run fetched. */

@@ -123,10 +123,12 @@ export interface ItemFacts {
   provider?: string;
   model_version?: string;
   seed?: number;
-  /** US dollars, as the upstream reports them. */
+  /** US dollars: the bill of the upstream, where it is known. */
   upstream_cost?: number;
   /** US dollars. */
   cost?: number;
+  /** US dollars that the upstream may bill, at most, for requests whose answers were lost. */
+  may_be_billed?: number;
   /** The cost is no real money: the image was drawn. */
   play_money?: true;
   /** Milliseconds from the request at the provider to its answer. */

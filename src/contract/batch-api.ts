@@ -181,7 +181,12 @@ const itemObjectSchema = z.object({
   model_version: z.string().nullable(),
   provider: z.string().nullable().describe("made or refused the image; null while pending"),
   seed: z.int().nullable().describe("made the image, when the upstream uses or reports one"),
-  upstream_cost: z.number().nullable().describe("US dollars, as the upstream reports them"),
+  upstream_cost: z
+    .number()
+    .nullable()
+    .describe(
+      "US dollars: the bill of the upstream for all requests for the image, from the dollars or the tokens that it reports; null: not known",
+    ),
   took_ms: z.int().nullable().describe("from the request to its answer; null for none, and in a job"),
   finished_at: z.number().nullable().describe("when its image or its failure was recorded; null before"),
   notes: z.array(z.string()).describe("differences that a person should know"),

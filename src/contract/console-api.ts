@@ -106,7 +106,7 @@ const sumsSchema = z.object({
   errors: z.int(),
   may_be_paid_twice: z.int(),
   billed: usd.describe("US dollars that callers were billed"),
-  upstream_cost: usd.describe("US dollars, as the upstream reports them; most report none"),
+  upstream_cost: usd.describe("US dollars: the bills of the upstream, as far as they are known"),
 });
 
 /** A configured provider: its state, and what it was asked. */

@@ -229,8 +229,10 @@ export interface ProviderCalls {
   maybePaidTwice: number;
   /** The price of the images for callers. */
   billedMicroUsd: number;
-  /** As the upstream reports it; 0 when it reports nothing. */
+  /** The bill of the upstream as far as it is known: see `UpstreamUsage`. */
   costMicroUsd: number;
+  /** The list price of the images whose bill is not known. */
+  unreportedMicroUsd: number;
   inputTokens: number;
   outputTokens: number;
   /** When the last image came; null when none has come. */

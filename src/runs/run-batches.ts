@@ -166,9 +166,10 @@ export function recordedItems(lines: readonly ResultLine[], batchId: string, isR
 
 /** Returns the facts of an item that its line has. */
 export function factsOf(line: ResultLine): ItemFacts {
-  const { provider, model_version, seed, upstream_cost, cost, took_ms, notes, play_money } = line;
-  const named = { provider, model_version, seed, upstream_cost, cost, took_ms, notes, play_money };
-  const facts = Object.entries(named);
+  const { provider, model_version, seed, upstream_cost, cost, may_be_billed, took_ms, notes, play_money } =
+    line;
+  const money = { upstream_cost, cost, may_be_billed, play_money };
+  const facts = Object.entries({ provider, model_version, seed, ...money, took_ms, notes });
   return Object.fromEntries(facts.filter(([, value]) => value !== undefined));
 }
 

@@ -51,7 +51,7 @@ export type LedgerLine = LedgerEntry & { accountName: string; isPlay: boolean; b
 /** `key`: the day as `2030-01-31`, the model, or the provider. */
 export type UsageLine = CallSums & {
   key: string;
-  /** The part of the billed money that is play money. */
+  /** The part of the billed money that is play money. No upstream asks for it, so `unreportedMicroUsd` is without it. */
   playMicroUsd: number;
 };
 
@@ -327,7 +327,9 @@ function adminOf(data: OpenStorage, deps: { clock: Clock; ids: Ids }): Omit<Admi
       }
       const lines = [...groups].map(([key, each]) => {
         const played = isPlay ? each.filter(({ provider }) => drawings.has(provider)) : [];
-        return { key, ...sumCalls(each), playMicroUsd: sumCalls(played).billedMicroUsd };
+        const sums = sumCalls(each);
+        const playMicroUsd = sumCalls(played).billedMicroUsd;
+        return { key, ...sums, unreportedMicroUsd: sums.unreportedMicroUsd - playMicroUsd, playMicroUsd };
       });
       return lines.sort((a, b) => (a.key < b.key ? -1 : 1));
     },

@@ -350,6 +350,7 @@ create table provider_calls (
   maybe_paid_twice integer not null default 0,
   billed_micro_usd integer not null default 0,
   cost_micro_usd integer not null default 0,
+  unreported_micro_usd integer not null default 0,
   input_tokens integer not null default 0,
   output_tokens integer not null default 0,
   last_success_ms integer,

@@ -56,7 +56,7 @@ function releaseLeasesOf(
     const batch = await tx.batches.locked(batchId);
     const abandoned = await tx.items.abandoned(batchId);
     for (const item of abandoned) {
-      const { id, attempts, failedAt, leaseToken } = item;
+      const { id, attempts, failedAt, usage, leaseToken } = item;
       if (batch === null || leaseToken === null) continue;
       // A provider that is not configured any more may have been paid.
       const isFree = item.provider === null || free.has(item.provider) || batch.upstream === DRAWINGS;
@@ -67,8 +67,8 @@ function releaseLeasesOf(
         continue;
       }
       const maybePaid = isUnknown ? "once" : item.maybePaid;
-      if (isUnknown) await recordItemCall(tx, batch, leased, clock.nowMs());
-      await tx.items.giveBack(id, leaseToken, { notBeforeMs: 0, attempts, failedAt, maybePaid });
+      if (isUnknown) await recordItemCall(tx, batch, leased, { nowMs: clock.nowMs() });
+      await tx.items.giveBack(id, leaseToken, { notBeforeMs: 0, attempts, failedAt, maybePaid, usage });
     }
     return abandoned.length;
   });

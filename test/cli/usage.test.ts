@@ -41,7 +41,7 @@ const requestsOf = async (...args: string[]) => {
 describe("imgbatch admin usage", () => {
   it("sums up by day, by model and by provider, as JSON and for people", async () => {
     const sums = { may_be_paid_twice: 0, billed: 0.04, upstream_cost: 0, input_tokens: 3, output_tokens: 5 };
-    const one = { requests: 1, images: 1, errors: 0, ...sums };
+    const one = { requests: 1, images: 1, errors: 0, ...sums, not_reported: 0 };
     expect(JSON.parse((await usage("--json")).stdout).usage).toEqual([
       { day: "2020-01-30", ...one, upstream_cost: 0.03 },
       {
@@ -52,20 +52,21 @@ describe("imgbatch admin usage", () => {
         may_be_paid_twice: 1,
         billed: 0.08,
         upstream_cost: 0.03,
+        not_reported: 0.04,
         input_tokens: 6,
         output_tokens: 10,
       },
-      { day: "2020-02-01", ...one },
+      { day: "2020-02-01", ...one, not_reported: 0.04 },
     ]);
     expect(JSON.parse((await usage("--by", "model", "--json")).stdout).usage).toMatchObject([
-      { model: "a", requests: 3, errors: 0, billed: 0.12, upstream_cost: 0.03 },
+      { model: "a", requests: 3, errors: 0, billed: 0.12, upstream_cost: 0.03, not_reported: 0.08 },
       { model: "b", requests: 2, errors: 1, billed: 0.04, upstream_cost: 0.03 },
     ]);
     expect((await usage("--by", "provider")).stdout).toBe(
       [
-        "provider  requests  images  errors  paid twice?  billed  upstream cost  tokens in  tokens out",
-        "own              2       2       0            0   $0.08              -          6          10",
-        "relay            3       2       1            1   $0.08   $0.06 (-25%)          6          10",
+        "provider  requests  images  errors  paid twice?  billed  upstream cost  not reported  tokens in  tokens out",
+        "own              2       2       0            0   $0.08              -   about $0.08          6          10",
+        "relay            3       2       1            1   $0.08   $0.06 (-25%)             -          6          10",
         "",
       ].join("\n"),
     );

@@ -246,7 +246,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
         const leased = { ...item, leaseToken: token };
         const images = [{ image: Buffer.from(token), facts: FACTS }];
         const error = { code: "PROVIDER_ITEM_FAILED", message: "m", source: "provider" } as const;
-        const back = { notBeforeMs: 0, attempts: 1, failedAt: null, maybePaid: "no" } as const;
+        const back = { notBeforeMs: 0, attempts: 1, failedAt: null, maybePaid: "no", usage: null } as const;
         const dice = random();
         if (dice < 0.2) return attempt(failItem(one, batch, leased, error, Date.now()));
         if (dice < 0.3) return attempt(one.write((tx) => tx.items.giveBack(item.id, token, back)));

@@ -347,7 +347,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       const task = { task: "t", upstream: "u" };
       await tx.items.keepTask(second?.id ?? 0, "t2", task);
       await tx.items.keepTask(second?.id ?? 0, "t0", task);
-      const back = { notBeforeMs: 9, attempts: 1, failedAt: "p", maybePaid: "once" } as const;
+      const usage = { inputTokens: 1, outputTokens: null, costMicroUsd: 2 };
+      const back = { notBeforeMs: 9, attempts: 1, failedAt: "p", maybePaid: "once", usage } as const;
       await tx.items.giveBack(second?.id ?? 0, "t2", back);
       await tx.items.giveBack(second?.id ?? 0, "t2", back);
       await tx.items.claim("b1", { ...claim, token: "t4", limit: 3, provider: "q", worker: "gone" });
@@ -529,6 +530,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       maybePaidTwice: 1,
       billedMicroUsd: 2 ** 40,
       costMicroUsd: 0,
+      unreportedMicroUsd: 0,
       inputTokens: 5,
       outputTokens: 6,
     };

@@ -147,15 +147,19 @@ describe("a service that is killed twice while its upstreams work, and later tol
 });
 
 describe("a service whose upstream does not answer", () => {
-  it("breaks off what is under way when the batch is cancelled, and asks for nothing more", async () => {
+  it("ends a cancelled batch when the time of what is under way is over, and is asked for nothing more", async () => {
     const { fake, provider, model, key } = await paid("mine", hostile.hang);
     onTestFinished(() => fake.close());
-    const chain = await Chain.startHere({ models: [model], providers: [provider] }, key);
+    const chain = await Chain.startHere(
+      { models: [model], providers: [{ ...provider, timeoutSeconds: 2 }] },
+      key,
+    );
     onTestFinished(() => chain.close());
     const { id } = await chain.submit("mine", PROMPTS);
     await arrived(fake, CONCURRENCY);
-    const answer = await chain.ask(`/v1/images/batches/${id}/cancel`, { method: "POST" });
-    expect(await answer.json()).toMatchObject({ status: "cancelled", success_count: 0, actual_cost: 0 });
+    await chain.ask(`/v1/images/batches/${id}/cancel`, { method: "POST" });
+    const ended = { status: "cancelled", success_count: 0, actual_cost: 0 };
+    expect(await chain.until(id)).toMatchObject(ended);
     await expect.poll(() => images(fake).filter(({ isAbandoned }) => isAbandoned).length).toBe(CONCURRENCY);
     expect(images(fake)).toHaveLength(CONCURRENCY);
   });

@@ -255,7 +255,7 @@ it("sends an equal request that may be paid once more within a minute, marks it,
     return [answer.status, answer.headers.get("x-imgbatch-may-be-paid-twice"), seen()];
   };
   expect(await ask("a kite")).toEqual([500, null, 1]);
-  expect(await ask("a kite")).toEqual([500, "true", 2]);
+  expect(await ask("a kite")).toEqual([409, "true", 2]);
   expect(await ask("a kite")).toEqual([409, null, 2]);
   expect(await ask("another kite")).toEqual([500, null, 3]);
 });

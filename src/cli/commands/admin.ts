@@ -83,7 +83,10 @@ export const command: CommandDetails = withStorage({
         "imgbatch admin usage --from 7d",
         "imgbatch admin usage --by provider --from 2030-01-01 --to 2030-01-31",
       ],
-      notes: ["Usage is summed in steps of 5 minutes: --from and --to take in the whole of a step."],
+      notes: [
+        "Usage is summed in steps of 5 minutes: --from and --to take in the whole of a step.",
+        "`billed` is the price that callers agreed to. `upstream cost` is the bill of the upstream: the dollars that it reports, else its tokens at the vendor's rates. `not reported` is the list price of the images for which neither is known.",
+      ],
       run: usage,
     },
     {
@@ -247,6 +250,7 @@ function usageView(by: string, line: UsageLine): object {
     billed: microsToNumber(line.billedMicroUsd),
     ...(line.playMicroUsd === 0 ? {} : { billed_in_play_money: microsToNumber(line.playMicroUsd) }),
     upstream_cost: microsToNumber(line.costMicroUsd),
+    not_reported: microsToNumber(line.unreportedMicroUsd),
     input_tokens: line.inputTokens,
     output_tokens: line.outputTokens,
   };
@@ -269,11 +273,14 @@ const USAGE_COLUMNS: readonly Column<UsageLine>[] = [
   numbers("errors", ({ errors }) => errors),
   numbers("paid twice?", ({ maybePaidTwice }) => maybePaidTwice),
   numbers("billed", billedText),
-  // Most upstreams report no costs.
-  numbers("upstream cost", ({ billedMicroUsd, playMicroUsd, costMicroUsd }) =>
+  numbers("upstream cost", ({ billedMicroUsd, playMicroUsd, unreportedMicroUsd, costMicroUsd }) =>
     costMicroUsd === 0
       ? "-"
-      : formatUsd(costMicroUsd) + costDifference(billedMicroUsd - playMicroUsd, costMicroUsd),
+      : formatUsd(costMicroUsd) +
+        costDifference(billedMicroUsd - playMicroUsd - unreportedMicroUsd, costMicroUsd),
+  ),
+  numbers("not reported", ({ unreportedMicroUsd }) =>
+    unreportedMicroUsd === 0 ? "-" : `about ${formatUsd(unreportedMicroUsd)}`,
   ),
   numbers("tokens in", ({ inputTokens }) => inputTokens),
   numbers("tokens out", ({ outputTokens }) => outputTokens),

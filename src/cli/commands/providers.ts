@@ -167,8 +167,9 @@ const COLUMNS: readonly Column<Row>[] = [
       const [hour, all] = [report.lastHour, report.total].map(({ costMicroUsd }) =>
         costMicroUsd === 0 ? "-" : formatUsd(costMicroUsd),
       );
-      const { billedMicroUsd, costMicroUsd } = report.total;
-      return `${hour}/${all}${report.isPlay ? "" : costDifference(billedMicroUsd, costMicroUsd)}`;
+      const { billedMicroUsd, unreportedMicroUsd, costMicroUsd } = report.total;
+      const difference = costDifference(billedMicroUsd - unreportedMicroUsd, costMicroUsd);
+      return `${hour}/${all}${report.isPlay ? "" : difference}`;
     },
   },
 ];

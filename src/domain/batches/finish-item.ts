@@ -4,7 +4,12 @@ import { type Call, recordCalls } from "../health/calls.ts";
 import { lendImage, type MadeImage } from "../images/output-images.ts";
 import type { FinishedItem } from "../ports/batches.ts";
 import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
-import type { GeneratedImages, UpstreamUsage, VerbatimAnswer } from "../ports/image-provider.ts";
+import type {
+  GeneratedImages,
+  ProviderError,
+  UpstreamUsage,
+  VerbatimAnswer,
+} from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
 
@@ -120,7 +125,7 @@ export function finishItem(
       modelVersion,
       seed,
       notes,
-      usage,
+      usage: addUsage(item.usage, usage),
       answer,
       error: null,
       maybePaid,
@@ -177,7 +182,18 @@ export function unknownOutcome(why: Pick<ItemError, "message" | "source" | "said
 }
 
 /** Why an item failed for good, with the model that said so and what its upstream answered. */
-type FailedItem = ItemError & { modelVersion?: string | null; answer?: VerbatimAnswer | null };
+type FailedItem = ItemError & Partial<Pick<ProviderError, "modelVersion" | "answer" | "usage">>;
+
+/** Returns what all requests for an item took: `before`, and the last one, whose time it has. Costs that are not all known are null. */
+export function addUsage(before: UpstreamUsage | null, last: UpstreamUsage | null): UpstreamUsage | null {
+  if (before === null || last === null) return last ?? before;
+  const sum = (name: "inputTokens" | "outputTokens" | "costMicroUsd") => {
+    const [first, second] = [before[name], last[name]];
+    return first === null || second === null ? null : first + second;
+  };
+  const [inputTokens, outputTokens] = [sum("inputTokens"), sum("outputTokens")];
+  return { ...last, inputTokens, outputTokens, costMicroUsd: sum("costMicroUsd") };
+}
 
 const MOST_ANSWER_CHARS = 64 * 1024;
 
@@ -210,11 +226,12 @@ export async function failLeased(
   tx: Transaction,
   batch: Priced,
   item: LeasedItem,
-  { code, message, source, said, modelVersion = null, ...failure }: FailedItem,
+  { code, message, source, said, modelVersion = null, usage = null, ...failure }: FailedItem,
   nowMs: number,
 ): Promise<{ isOurs: boolean }> {
   const error: ItemError = { code, message, source, ...(said ? { said } : {}) };
-  const made = { mimeType: null, imageCount: 0, modelVersion, seed: null, notes: [], usage: null };
+  const none = { mimeType: null, imageCount: 0, modelVersion, seed: null, notes: [] };
+  const made = { ...none, usage: addUsage(item.usage, usage) };
   const answer = storedAnswer(failure.answer);
   const { id, leaseToken } = item;
   const maybePaid = code === "OUTCOME_UNKNOWN" && item.maybePaid === "no" ? "once" : item.maybePaid;
@@ -222,7 +239,7 @@ export async function failLeased(
   const outcome = { id, leaseToken, status: "failed" as const, ...made, answer, ...marks };
   if ((await tx.items.finish([outcome])).length === 0) return { isOurs: false };
   await tx.batches.addCounts({ id: item.batchId, success: 0, fail: 1 });
-  await recordItemCall(tx, batch, item, nowMs);
+  await recordItemCall(tx, batch, item, { usage, nowMs });
   return { isOurs: true };
 }
 
@@ -231,9 +248,9 @@ export async function recordItemCall(
   tx: Transaction,
   batch: Priced,
   item: LeasedItem,
-  nowMs: number,
+  { usage = null, nowMs }: { usage?: UpstreamUsage | null; nowMs: number },
 ): Promise<void> {
-  const call = lastCallFor(batch, item, 0, null);
+  const call = lastCallFor(batch, item, 0, usage);
   if (call !== null) await recordCalls(tx, [call], nowMs);
 }
 

@@ -28,19 +28,20 @@ export function lendImage<T>(image: Buffer | LargeImage, work: (bytes: Buffer) =
  * `INVALID_IMAGE_OUTPUT`.
  */
 export async function readOutput(
-  { images, modelVersion }: GeneratedImages,
+  { images, modelVersion, usage = null }: GeneratedImages,
   inspector: ImageInspector,
   { upstream }: Pick<ImageProvider, "upstream">,
 ): Promise<MadeImage[]> {
   if (images.length === 0) {
     throw new ProviderError("EMPTY_IMAGE_OUTPUT", "The provider answered without an image.", {
       modelVersion,
+      usage,
     });
   }
   const trouble = upstream ? "ambiguous" : null;
   const unusable = (why: string, cause?: unknown) => {
     const message = `The provider returned bytes that are not a usable image: ${why}`;
-    return new ProviderError("INVALID_IMAGE_OUTPUT", message, { modelVersion, trouble, cause });
+    return new ProviderError("INVALID_IMAGE_OUTPUT", message, { modelVersion, trouble, cause, usage });
   };
   const made: MadeImage[] = [];
   for (const image of images) {

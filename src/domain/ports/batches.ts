@@ -317,7 +317,7 @@ export interface ItemRepository {
     leaseToken: string,
     change: { notBeforeMs: number; delayedAtMs?: number } & Pick<
       ItemRecord,
-      "attempts" | "failedAt" | "maybePaid"
+      "attempts" | "failedAt" | "maybePaid" | "usage"
     >,
   ): Promise<{ isOurs: boolean }>;
   /** Stores the task that an upstream has begun for a leased item. Only that upstream gets the item from then on. */

@@ -137,10 +137,11 @@ export interface GeneratedImages {
   answer?: VerbatimAnswer;
 }
 
-/** What one request took: its costs as the upstream reports them, null where it reports nothing, and its time. */
+/** What one request took: its costs and its time. Null where the upstream reports nothing. */
 export interface UpstreamUsage {
   inputTokens: number | null;
   outputTokens: number | null;
+  /** The bill: dollars that the upstream reports, else its tokens at the rates of the catalogue. Null: not known. */
   costMicroUsd: number | null;
   /** From the request to its answer. Measured by the worker; left out where nothing was measured. */
   tookMs?: number;
@@ -292,10 +293,10 @@ export interface JobProvider extends ProviderBase {
   list(signal: AbortSignal): AsyncIterable<UpstreamJob>;
   poll(name: string, signal: AbortSignal): Promise<UpstreamJob>;
   /**
-   * Yields the results of an ended job in any order, one at a time, because they can be gigabytes. The bytes of an image
+   * Yields the results of an ended job that asked for `model`, in any order, one at a time, because they can be gigabytes. The bytes of an image
    * are valid until the next result is asked for.
    */
-  results(name: string, signal: AbortSignal): AsyncIterable<JobResult>;
+  results(name: string, model: string, signal: AbortSignal): AsyncIterable<JobResult>;
   /** Asks the upstream to stop a job. Rejects when the upstream refuses, as it may for a job that has ended. */
   cancel(name: string, signal: AbortSignal): Promise<void>;
   /** Deletes the uploaded input of a job. */
@@ -346,6 +347,8 @@ export class ProviderError extends Error {
   readonly param: string | null;
   /** The whole answer without an image; null when there was none that could be read. */
   readonly answer: VerbatimAnswer | null;
+  /** The upstream's report about the costs of the failed request; null when there was none. */
+  readonly usage: UpstreamUsage | null;
 
   constructor(
     code: ItemErrorCode,
@@ -361,6 +364,7 @@ export class ProviderError extends Error {
       isOfModel?: boolean;
       param?: string | null;
       answer?: VerbatimAnswer | null;
+      usage?: UpstreamUsage | null;
       cause?: unknown;
     } = {},
   ) {
@@ -373,6 +377,7 @@ export class ProviderError extends Error {
     this.isOfModel = options.isOfModel ?? false;
     this.param = options.param ?? null;
     this.answer = options.answer ?? null;
+    this.usage = options.usage ?? null;
     const isTemporary = code === "PROVIDER_RATE_LIMITED" || code === "PROVIDER_TIMEOUT";
     this.retryable = options.retryable ?? (this.trouble !== null || isTemporary);
     const pauseMs = options.retryAfterMs ?? null;

@@ -285,7 +285,7 @@ async function makeImage(
       if (known.trouble === null || !known.retryable) trail.task = null;
       trail.isPaid &&= known.trouble === "ambiguous" || trail.task !== null;
       trail.isInDoubt &&= known.trouble === "ambiguous" || trail.task !== null;
-      trail.calls.push(callOf(offer, wanted));
+      trail.calls.push({ ...callOf(offer, wanted), usage: known.usage });
       const isLost = known.trouble === "ambiguous" && known.retryable && trail.task === null;
       if (isLost && isPaid(offer.provider)) {
         if (mayBePaidTwice(offer.provider)) throw lostAnswer(deps, trail, known) ?? realtimeError(known);

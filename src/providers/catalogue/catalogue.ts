@@ -1,5 +1,6 @@
 import type { PixelSizes, SizeTier } from "../../contract/image-formats.ts";
 import type { ProviderEntry, UpstreamEntry } from "../../contract/provider-entries.ts";
+import type { ImageRequest } from "../../domain/ports/image-provider.ts";
 import bfl from "./bfl.json" with { type: "json" };
 import command from "./command.json" with { type: "json" };
 import google from "./google.json" with { type: "json" };
@@ -141,6 +142,47 @@ export function priceOf(
   const found = words.map((word) => tables[word]?.[size]);
   const known = found.filter((usd) => usd !== undefined);
   return known.length === 0 || known.length < found.length ? null : Math.max(...known);
+}
+
+/** The tokens of a request as an upstream counts them. Null: not told apart, or not counted. */
+export interface TokenCounts {
+  input: number | null;
+  /** Those of `input` that are images. */
+  imageInput: number | null;
+  output: number | null;
+  /** Those of `output` that are text, thoughts included. */
+  textOutput: number | null;
+}
+
+/**
+ * Returns what the tokens of a request to a provider cost, in whole micro-dollars, rounded once. Null when the rate of a token
+ * that was counted is not known, and when the upstream does not tell tokens of images apart that the request may have. Other
+ * sellers of the same model have rates of their own, so a provider without a preset has none.
+ */
+export function tokenCost(
+  entry: UpstreamEntry,
+  { model, references }: Pick<ImageRequest, "model"> & Partial<Pick<ImageRequest, "references">>,
+  { input, output, textOutput, ...told }: TokenCounts,
+): number | null {
+  const imageInput = told.imageInput ?? (references?.length === 0 ? 0 : null);
+  const preset = presetOf(entry);
+  const { tokenRates, jobPrice } = (preset && modelFacts(preset.name, model)) ?? {};
+  const share = preset?.isOfJobs ? jobPrice : 1;
+  if (!tokenRates || !share || input === null || imageInput === null || output === null) return null;
+  const [images, words] = [Math.min(imageInput, input), Math.min(textOutput ?? 0, output)];
+  const parts = [
+    [input - images, tokenRates.textInput],
+    [images, tokenRates.imageInput],
+    [output - words, tokenRates.imageOutput],
+    [words, tokenRates.textOutput],
+  ] as const;
+  let microUsd = 0;
+  for (const [tokens, rate] of parts) {
+    if (tokens > 0 && rate === undefined) return null;
+    // Dollars a million tokens are micro-dollars a token.
+    microUsd += tokens * (rate ?? 0);
+  }
+  return Math.round(microUsd * share);
 }
 
 type QualityPrices = Record<string, Partial<Record<SizeTier, number>>>;

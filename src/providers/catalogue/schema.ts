@@ -41,23 +41,33 @@ const modelSchema = z
       .nullable()
       .optional()
       .describe("the share of the price that an image of a batch job costs; null: no jobs"),
+    tokenRates: z
+      .strictObject({
+        textInput: z.number().positive(),
+        imageInput: z.number().positive().optional(),
+        textOutput: z.number().positive().optional().describe("thoughts, too"),
+        imageOutput: z.number().positive(),
+      })
+      .optional()
+      .describe("US dollars a million tokens, for the bill of a request. Left out: not known"),
     asOf: z
       .string()
       .regex(/^\d{4}-\d{2}(-\d{2})?$/, "must be a day or a month such as 2026-10")
       .optional()
-      .describe("when the prices were read"),
-    source: z.string().min(1).optional().describe("where the prices were read"),
+      .describe("when the prices and rates were read"),
+    source: z.string().min(1).optional().describe("where the prices and rates were read"),
     retires: day.optional().describe("the day on which the vendor ends the model"),
     successor: id.optional().describe("the model that the vendor names in its place"),
   })
   .superRefine((model, context) => {
-    const { sizes, qualities, defaultQuality, prices, asOf, source } = model;
+    const { sizes, qualities, defaultQuality, prices, tokenRates, asOf, source } = model;
     const refuse = (field: keyof typeof model, message: string) =>
       context.addIssue({ code: "custom", path: [field], message });
     if ((defaultQuality === undefined) !== (qualities === undefined))
       refuse("defaultQuality", "goes with qualities");
     else if (qualities && !qualities.includes(defaultQuality ?? ""))
       refuse("defaultQuality", "is not one of qualities");
+    if (tokenRates && !(asOf && source)) refuse("asOf", "rates of tokens need their day and their source");
     const tables = qualities ? Object.entries(prices) : [["", prices] as const];
     for (const [word, table] of tables) {
       if (qualities && !qualities.includes(word)) refuse("prices", `${word} is not one of qualities`);

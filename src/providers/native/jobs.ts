@@ -7,7 +7,7 @@ import {
   type UpstreamJob,
 } from "../../domain/ports/image-provider.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { presetOf } from "../catalogue/catalogue.ts";
+import { presetOf, type TokenCounts, tokenCost } from "../catalogue/catalogue.ts";
 import { type AdapterDeps, credentialHeaders } from "../upstream/adapter.ts";
 import type { ImagesJson } from "../upstream/answer-images.ts";
 import { ambiguous, answerError } from "../upstream/classify.ts";
@@ -71,10 +71,11 @@ export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: A
       const job = readOperation(name, operation, deps.clock.nowMs());
       return job && { job, files: outputFilesOf(operation) };
     },
-    async *read(file, signal) {
+    async *read(file, model, signal) {
+      const costOf = (tokens: TokenCounts) => tokenCost(entry, { model }, tokens);
       const path = `${at(file)}:download?alt=media`;
       for await (const line of resultLines(http, { path, headers }, deps.clock, signal))
-        yield "value" in line ? readResult(name, line, deps.clock.nowMs()) : line;
+        yield "value" in line ? readResult(name, line, costOf, deps.clock.nowMs()) : line;
     },
     async cancel(resource, signal) {
       const request = { method: "POST", path: `${at(resource)}:cancel`, headers } as const;
@@ -191,13 +192,18 @@ const HTTP_STATUSES: Readonly<Record<number, number>> = {
 };
 
 /** Reads a line of a result file: a response or an error for a key. */
-function readResult(name: string, { value: line, decode }: ImagesJson, nowMs: number): JobResult {
+function readResult(
+  name: string,
+  { value: line, decode }: ImagesJson,
+  costOf: Parameters<typeof readContent>[3],
+  nowMs: number,
+): JobResult {
   const key = textAt(line, "key") ?? textAt(line, "metadata", "key");
   if (key === null) return { unreadable: "a line without a key" };
   const error = valueAt(line, "error");
   if (error !== undefined && error !== null) return { key, error: lineError(name, error, nowMs) };
   try {
-    return { key, output: readContent(name, valueAt(line, "response") ?? line, decode) };
+    return { key, output: readContent(name, valueAt(line, "response") ?? line, decode, costOf) };
   } catch (failure) {
     if (!(failure instanceof ProviderError)) throw failure;
     return { key, error: failure };

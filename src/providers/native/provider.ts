@@ -12,7 +12,7 @@ import {
 } from "../../domain/ports/image-provider.ts";
 import { fieldsOf } from "../../kernel/json.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
-import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
+import { modelFacts, presetOf, type TokenCounts, tokenCost } from "../catalogue/catalogue.ts";
 import {
   type AdapterDeps,
   credentialHeaders,
@@ -120,11 +120,19 @@ const REFUSING: ReadonlySet<string> = new Set(REFUSING_FINISH_REASONS);
 /** An answer of this protocol has at least one of these. */
 const FIELDS = ["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"];
 
+/** The price of counted tokens in micro-dollars; null when it is not known. */
+type CostOf = (tokens: TokenCounts) => number | null;
+
 /**
  * Reads a success of `generateContent`. Every image counts but the interim ones of a model that thinks. Throws
  * `ProviderError` for a refusal, for an answer without an image, and for JSON of another kind.
  */
-export function readContent(name: string, answer: unknown, decode: ImagesJson["decode"]): GeneratedImages {
+export function readContent(
+  name: string,
+  answer: unknown,
+  decode: ImagesJson["decode"],
+  costOf: CostOf,
+): GeneratedImages {
   if (!FIELDS.some((field) => valueAt(answer, field) !== undefined)) {
     throw ambiguous(name, "HTTP 200 with other JSON", 200);
   }
@@ -138,7 +146,8 @@ export function readContent(name: string, answer: unknown, decode: ImagesJson["d
   const version = textAt(answer, "modelVersion");
   const modelVersion = version === null ? null : upstreamWords(version);
   const said = verbatimAnswer(answer, decode);
-  if (images.length > 0) return { images, modelVersion, usage: usageOf(answer), answer: said };
+  const usage = usageOf(answer, costOf);
+  if (images.length > 0) return { images, modelVersion, usage, answer: said };
 
   const blocked = textAt(answer, "promptFeedback", "blockReason");
   const reasons = candidates.map((candidate) => textAt(candidate, "finishReason"));
@@ -149,7 +158,7 @@ export function readContent(name: string, answer: unknown, decode: ImagesJson["d
     ...parts.map((part) => textAt(part, "text")),
   ].flatMap((text) => text ?? []);
   const words = upstreamWords(ownersWords(told.join("\n")));
-  const facts = { upstreamStatus: 200, modelVersion, answer: said };
+  const facts = { upstreamStatus: 200, modelVersion, answer: said, usage };
   if (blocked !== null) {
     const message = words || `${name} refused the prompt (${upstreamWords(blocked)}).`;
     throw new ProviderError("SAFETY_BLOCKED", message, facts);
@@ -185,7 +194,7 @@ function verbatimAnswer(answer: unknown, decode: ImagesJson["decode"]): Verbatim
   return { api: "native", fields: wholeWords(fields, decode) };
 }
 
-function usageOf(answer: unknown): UpstreamUsage | null {
+function usageOf(answer: unknown, costOf: CostOf): UpstreamUsage | null {
   const count = (field: string) => countAt(answer, "usageMetadata", field);
   const [input, made, thought] = [
     count("promptTokenCount"),
@@ -194,7 +203,21 @@ function usageOf(answer: unknown): UpstreamUsage | null {
   ];
   if (input === null && made === null && thought === null) return null;
   const outputTokens = made === null && thought === null ? null : (made ?? 0) + (thought ?? 0);
-  return { inputTokens: input, outputTokens, costMicroUsd: null };
+  const tokens = {
+    input,
+    imageInput: tokensOf(answer, "promptTokensDetails", "IMAGE"),
+    output: outputTokens,
+    textOutput: (tokensOf(answer, "candidatesTokensDetails", "TEXT") ?? 0) + (thought ?? 0),
+  };
+  return { inputTokens: input, outputTokens, costMicroUsd: costOf(tokens) };
+}
+
+/** Returns how many of the tokens are of a kind; null when the kinds are not told apart. */
+function tokensOf(answer: unknown, field: string, kind: "TEXT" | "IMAGE"): number | null {
+  const details = listAt(answer, "usageMetadata", field);
+  if (details.length === 0) return null;
+  const ofKind = details.filter((detail) => textAt(detail, "modality") === kind);
+  return ofKind.reduce<number>((sum, detail) => sum + (countAt(detail, "tokenCount") ?? 0), 0);
 }
 
 /** Talks to the vendor's own `generateContent`, or to another imgbatch. */
@@ -216,7 +239,7 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
       const repeatable = { ...headers, ...repeatHeader(entry, request) };
       const call = { method: "POST", path, headers: repeatable, body, asked } as const;
       return http.images(call, signal, { onSent, onAnswered }, ({ value, decode }) => ({
-        ...readContent(name, value, decode),
+        ...readContent(name, value, decode, (tokens) => tokenCost(entry, request, tokens)),
         seed: hasSeed ? request.seed : null,
       }));
     },

@@ -6,7 +6,7 @@ import {
   ProviderError,
   type UpstreamJob,
 } from "../../domain/ports/image-provider.ts";
-import { pixelsOf, presetOf } from "../catalogue/catalogue.ts";
+import { pixelsOf, presetOf, type TokenCounts, tokenCost } from "../catalogue/catalogue.ts";
 import { type AdapterDeps, credentialHeaders } from "../upstream/adapter.ts";
 import type { ImagesJson } from "../upstream/answer-images.ts";
 import { ambiguous, answerError } from "../upstream/classify.ts";
@@ -92,10 +92,13 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
       const job = readBatch(name, batch, deps.clock.nowMs());
       return job && { job, files: outputFilesOf(batch) };
     },
-    async *read(file, signal) {
+    async *read(file, model, signal) {
+      const costOf = (tokens: TokenCounts) => tokenCost(entry, { model }, tokens);
       const path = `${at("files", file)}/content`;
       for await (const line of resultLines(http, { path, headers }, deps.clock, signal))
-        yield "value" in line ? await readResult(http, line, signal, deps.clock.nowMs()) : line;
+        yield "value" in line
+          ? await readResult(http, line, { costOf, signal, nowMs: deps.clock.nowMs() })
+          : line;
     },
     async cancel(id, signal) {
       const request = { method: "POST", path: `${at("batches", id)}/cancel`, headers } as const;
@@ -176,8 +179,7 @@ function outputFilesOf(batch: unknown): ResultFile[] {
 async function readResult(
   http: UpstreamHttp,
   { value: line, ...images }: ImagesJson,
-  signal: AbortSignal,
-  nowMs: number,
+  { nowMs, ...reading }: Parameters<typeof readImages>[3] & { nowMs: number },
 ): Promise<JobResult> {
   const key = textAt(line, "custom_id");
   if (key === null) return { unreadable: "a line without a custom_id" };
@@ -188,7 +190,7 @@ async function readResult(
     if (status < 200 || status >= 300 || valueAt(body, "error") !== undefined)
       throw answerError(http.name, { status, body }, nowMs);
     // An address in a result needs no key of ours.
-    return { key, output: await readImages(http, { value: body, ...images }, {}, signal) };
+    return { key, output: await readImages(http, { value: body, ...images }, {}, reading) };
   } catch (failure) {
     if (!(failure instanceof ProviderError)) throw failure;
     return { key, error: failure };

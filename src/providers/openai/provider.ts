@@ -10,7 +10,7 @@ import {
   type UpstreamUsage,
 } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
-import { modelFacts, pixelsOf, presetOf } from "../catalogue/catalogue.ts";
+import { modelFacts, pixelsOf, presetOf, type TokenCounts, tokenCost } from "../catalogue/catalogue.ts";
 import {
   type AdapterDeps,
   credentialHeaders,
@@ -19,7 +19,14 @@ import {
 } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany, wholeWords } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
-import { costOf, countAt, listAt, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
+import {
+  countAt,
+  listAt,
+  costOf as reportedCost,
+  textAt,
+  upstreamWords,
+  valueAt,
+} from "../upstream/error-facts.ts";
 import { fetchImage } from "../upstream/fetch-image.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { dataUrlOf, formBody, jsonBody, type RequestBody } from "../upstream/request-body.ts";
@@ -117,7 +124,7 @@ export async function readImages(
   http: UpstreamHttp,
   { value: answer, ...inJson }: ImagesJson,
   headers: Readonly<Record<string, string>>,
-  signal: AbortSignal,
+  { costOf, signal }: { costOf: (tokens: TokenCounts) => number | null; signal: AbortSignal },
 ): Promise<GeneratedImages> {
   const { name } = http;
   if (!Array.isArray(valueAt(answer, "data"))) throw ambiguous(name, "HTTP 200 with other JSON", 200);
@@ -140,7 +147,8 @@ export async function readImages(
   }
   const version = textAt(answer, "model");
   const modelVersion = version === null ? null : upstreamWords(version);
-  const facts = { upstreamStatus: 200, modelVersion };
+  const usage = usageOf(answer, costOf);
+  const facts = { upstreamStatus: 200, modelVersion, usage };
   if (images.length === 0 && failures.length > 0) throw failures[0];
   if (images.length === 0 && (data.some(isRefused) || isRefused(answer))) {
     throw new ProviderError("SAFETY_BLOCKED", `${name} refused the content.`, facts);
@@ -154,16 +162,24 @@ export async function readImages(
   const fields = wholeWords({ data: words, usage: valueAt(answer, "usage") }, inJson.decode);
   const notes = [...new Set(revised)].map((text) => `the prompt was rewritten: ${upstreamWords(text)}`);
   const said = { answer: { api: "openai", fields } } as const;
-  return { images, modelVersion, usage: usageOf(answer), notes: [...notes, ...lost], ...said };
+  return { images, modelVersion, usage, notes: [...notes, ...lost], ...said };
 }
 
-function usageOf(answer: unknown): UpstreamUsage | null {
+function usageOf(answer: unknown, costOf: (tokens: TokenCounts) => number | null): UpstreamUsage | null {
+  const count = (...path: string[]) => countAt(answer, "usage", ...path);
+  const tokens = {
+    input: count("input_tokens") ?? count("prompt_tokens"),
+    imageInput: count("input_tokens_details", "image_tokens"),
+    output: count("output_tokens") ?? count("completion_tokens"),
+    textOutput: count("output_tokens_details", "text_tokens"),
+  };
   const usage = {
-    inputTokens: countAt(answer, "usage", "input_tokens") ?? countAt(answer, "usage", "prompt_tokens"),
-    outputTokens: countAt(answer, "usage", "output_tokens") ?? countAt(answer, "usage", "completion_tokens"),
+    inputTokens: tokens.input,
+    outputTokens: tokens.output,
     costMicroUsd:
-      costOf(valueAt(answer, "usage", "cost")) ??
-      costOf(valueAt(answer, "usage", "cost_in_usd_ticks"), 1 / TICKS),
+      reportedCost(valueAt(answer, "usage", "cost")) ??
+      reportedCost(valueAt(answer, "usage", "cost_in_usd_ticks"), 1 / TICKS) ??
+      costOf(tokens),
   };
   return Object.values(usage).every((each) => each === null) ? null : usage;
 }
@@ -199,8 +215,9 @@ export function createOpenaiAdapter(configured: EntryOf<"openai">, deps: Adapter
       const repeatable = { ...headers, ...repeatHeader(configured, request) };
       const call = { method: "POST", path, headers: repeatable, body, asked } as const;
       const seed = request.asked?.seed ?? null;
+      const costOf = (tokens: TokenCounts) => tokenCost(configured, request, tokens);
       return http.images(call, signal, { onSent, onAnswered }, async (answer) => {
-        const made = await readImages(http, answer, headers, signal);
+        const made = await readImages(http, answer, headers, { costOf, signal });
         return seed === null ? made : { ...made, seed };
       });
     },

@@ -47,8 +47,8 @@ export interface JobAdapter
   page(mark: string | null, signal: AbortSignal): Promise<JobPage>;
   /** Returns a job as it is now, and the files with its results; null when the answer shows no job. */
   show(name: string, signal: AbortSignal): Promise<{ job: UpstreamJob; files: readonly ResultFile[] } | null>;
-  /** Yields the results of one file. */
-  read(file: string, signal: AbortSignal): AsyncIterable<JobResult>;
+  /** Yields the results of one file of a job that asks for `model`. */
+  read(file: string, model: string, signal: AbortSignal): AsyncIterable<JobResult>;
 }
 
 /** Makes a provider of an adapter: with time limits, a rate and model ids of the entry, and without secrets in errors. */
@@ -120,13 +120,13 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
       throw ambiguous(name, what, 200);
     },
     poll: async (job, signal) => shown((await show(job, signal)).job),
-    async *results(job, signal) {
+    async *results(job, model, signal) {
       const { job: now, files } = await show(job, signal);
       if (now.state === "running") yield { endsEarly: "the upstream shows the job before its end" };
       for (const file of now.state === "running" ? [] : files)
         yield* counted(
           file,
-          file.name === null ? none() : withHiddenSecrets(adapter.read(file.name, signal)),
+          file.name === null ? none() : withHiddenSecrets(adapter.read(file.name, model, signal)),
         );
     },
     cancel: (job, signal) => call(signal, (limited) => adapter.cancel(job, limited)),

@@ -77,7 +77,10 @@ const ofBatches = z.looseObject({
   provider: z.string().optional().describe("made or refused the image"),
   model_version: z.string().optional().describe("the model as the upstream names it"),
   seed: z.int().optional(),
-  upstream_cost: z.number().optional().describe("US dollars, as the upstream reports them"),
+  upstream_cost: z
+    .number()
+    .optional()
+    .describe("US dollars: the bill of the upstream, from the dollars or the tokens that it reports"),
   cost: z.number().optional().describe("US dollars that the image costs"),
   may_be_billed: z
     .number()

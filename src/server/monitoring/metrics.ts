@@ -158,7 +158,7 @@ const COUNTERS: Record<string, { help: string; of: (sums: CallSums) => number }>
     of: ({ billedMicroUsd }) => microsToNumber(billedMicroUsd),
   },
   upstream_cost_usd: {
-    help: "What the upstream reported as its costs; most report none",
+    help: "The bills of the upstream, as far as they are known from the dollars or tokens that it reports",
     of: ({ costMicroUsd }) => microsToNumber(costMicroUsd),
   },
 };

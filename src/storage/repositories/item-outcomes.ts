@@ -30,6 +30,7 @@ export const GIVE_BACK = prepared((build, item: Values<Lease & Returned>) =>
     attempts: item.attempts,
     failedAt: item.failedAt,
     maybePaid: item.maybePaid,
+    usage: item.usage,
     ...NO_LEASE,
   }),
 );

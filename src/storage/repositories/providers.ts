@@ -9,15 +9,15 @@ import { columnsOf, insertRows } from "./rows.ts";
 
 const SUMS = [
   ...(["requests", "images", "errors", "maybePaidTwice"] as const),
-  ...(["billedMicroUsd", "costMicroUsd", "inputTokens", "outputTokens"] as const),
+  ...(["billedMicroUsd", "costMicroUsd", "unreportedMicroUsd", "inputTokens", "outputTokens"] as const),
 ] as const;
 
 /** Adds to the sums of a row, which is made when there is none. */
 const ADD_CALLS = prepared((build, call: Values<ProviderCalls & { fromMs: number }>) => {
   const { fromMs, provider, model, lastSuccessMs, requests, images, errors, maybePaidTwice } = call;
-  const { billedMicroUsd, costMicroUsd, inputTokens, outputTokens } = call;
+  const { billedMicroUsd, costMicroUsd, unreportedMicroUsd, inputTokens, outputTokens } = call;
   const counts = { requests, images, errors, maybePaidTwice };
-  const sums = { ...counts, billedMicroUsd, costMicroUsd, inputTokens, outputTokens };
+  const sums = { ...counts, billedMicroUsd, costMicroUsd, unreportedMicroUsd, inputTokens, outputTokens };
   return build
     .insertInto("provider_calls")
     .values({ fromMs, provider, model, lastSuccessMs, ...sums })

@@ -1,5 +1,6 @@
 import type { ItemError, ItemStatus } from "../../contract/statuses.ts";
 import {
+  addUsage,
   failItem,
   failLeased,
   finishItem,
@@ -16,6 +17,7 @@ import {
   type ItemProvider,
   ProviderError,
   type TaskMemory,
+  type UpstreamUsage,
 } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord, MaybePaid, ReferenceRecord } from "../../domain/records.ts";
 import { aside, backoffMs } from "../../kernel/pacing.ts";
@@ -279,6 +281,9 @@ async function recordFailure(
     attempts,
     failedAt: trouble === null || facts.hasTask ? item.failedAt : offer.provider.name,
     maybePaid: rule === "unknown" ? "once" : item.maybePaid,
+    // An unknown outcome counts at the list price.
+    usage: rule === "unknown" ? item.usage : addUsage(item.usage, error.usage),
+    called: error.usage,
     outage: rule === "again" && !isSlowed ? (facts.hasTask ? withTask(error) : error) : null,
     isCall: true,
   });
@@ -308,7 +313,7 @@ function delayOf(
 /** A stop may leave a request behind that is paid: see `WorkerDeps.unknownOutcome`. */
 async function recordAbort(deps: WorkerDeps, request: ItemRequest): Promise<ItemOutcome> {
   const { item, offer, batch, isSent } = request;
-  const { attempts, failedAt } = item;
+  const { attempts, failedAt, usage } = item;
   // A known task is asked for again.
   const isCall = isSent && item.task === null;
   const isUnknown = isCall && mayBePaidTwice(offer.provider);
@@ -319,7 +324,7 @@ async function recordAbort(deps: WorkerDeps, request: ItemRequest): Promise<Item
   // The mark was set for a request that was not sent after all.
   const unsent: MaybePaid = item.maybePaid === "no" ? "no" : "once";
   const maybePaid = isUnknown ? "once" : item.task === null ? unsent : item.maybePaid;
-  return giveBack(deps, request, { delayMs: 0, attempts, failedAt, maybePaid, outage: null, isCall });
+  return giveBack(deps, request, { delayMs: 0, attempts, failedAt, maybePaid, usage, outage: null, isCall });
 }
 
 /** The final failure of an item that was sent to a paid upstream when the service was stopped. */
@@ -340,11 +345,14 @@ async function giveBack(
     attempts: number;
     failedAt: string | null;
     maybePaid: MaybePaid;
+    /** The sums of the item, and the report about this request. */
+    usage: UpstreamUsage | null;
+    called?: UpstreamUsage | null;
     outage: ProviderError | null;
     isCall: boolean;
   },
 ): Promise<ItemOutcome> {
-  const { delayMs, isCall, outage, ...marks } = change;
+  const { delayMs, isCall, outage, called = null, ...marks } = change;
   const { presence, outageMs } = deps;
   const nowMs = deps.clock.nowMs();
   // 0 is due whatever the clock shows: it may have been set back by then.
@@ -373,10 +381,11 @@ async function giveBack(
       }
     }
     const { isOurs } = await tx.items.giveBack(item.id, item.leaseToken, {
-      ...{ notBeforeMs, delayedAtMs: nowMs },
+      notBeforeMs,
+      delayedAtMs: nowMs,
       ...marks,
     });
-    if (isOurs && isCall) await recordItemCall(tx, batch, item, nowMs);
+    if (isOurs && isCall) await recordItemCall(tx, batch, item, { usage: called, nowMs });
     return { outcome: isOurs ? "retry" : "lost", waitingSinceMs } as const;
   });
   batch.waitingSinceMs = waitingSinceMs;

@@ -1,5 +1,11 @@
 import type { ItemError } from "../../contract/statuses.ts";
-import { failItem, finishItem, type LeasedItem, unknownOutcome } from "../../domain/batches/finish-item.ts";
+import {
+  addUsage,
+  failItem,
+  finishItem,
+  type LeasedItem,
+  unknownOutcome,
+} from "../../domain/batches/finish-item.ts";
 import { EVERY_MODEL } from "../../domain/health/transitions.ts";
 import { endJob, FORGOTTEN_MS, GIVE_UP_MS, isAtWork, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/models.ts";
@@ -119,7 +125,7 @@ async function failRest(
 
 /** Returns why results are missing that the upstream has; null when there are none. */
 async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<string | null> {
-  const { deps, provider, batch, jobId, signal } = work;
+  const { deps, provider, batch, model, jobId, signal } = work;
   const { stores, ids, log } = deps;
   const leaseToken = ids.leaseToken();
   const items = await stores.write(async (tx) => {
@@ -130,7 +136,7 @@ async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<stri
   const seen = new Set<string>();
   let short: string | null = null;
   try {
-    for await (const result of provider.results(job.upstreamName ?? "", signal)) {
+    for await (const result of provider.results(job.upstreamName ?? "", model, signal)) {
       if ("unreadable" in result) {
         log.warn("a part of a job's results cannot be read", { job: jobId, why: result.unreadable });
         continue;
@@ -177,7 +183,9 @@ async function recordResult(
   const { deps, provider, batch, model } = work;
   const { stores, clock, feed } = deps;
   if ("error" in result && NOT_MADE.includes(result.error.trouble) && item.attempts + 1 < MOST_TRIES) {
-    const again = { notBeforeMs: 0, attempts: item.attempts + 1, failedAt: null, maybePaid: "no" } as const;
+    const usage = addUsage(item.usage, result.error.usage);
+    const marks = { failedAt: null, maybePaid: "no" } as const;
+    const again = { notBeforeMs: 0, attempts: item.attempts + 1, usage, ...marks };
     const { isOurs } = await stores.write(async (tx) => {
       await tx.lock("batch", batch.id);
       const given = await tx.items.giveBack(item.id, item.leaseToken, again);

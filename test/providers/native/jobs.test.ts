@@ -258,7 +258,7 @@ describe("the results of the vendor's batch jobs", () => {
       ]),
     );
     const provider = connect(server.url, {}, KEY, clock);
-    return { server, results: collected(provider.results("batches/b1", never)) };
+    return { server, results: collected(provider.results("batches/b1", "image-model", never)) };
   }
 
   it("are read line by line, each for its key, whatever a line looks like", async () => {
@@ -350,7 +350,7 @@ describe("the results of the vendor's batch jobs", () => {
       [file, bytes(line({ key: "a", response: response(PNG) }))],
       ["GET /v1beta/batches/b1", json(job)],
     ]);
-    const results = await collected(connect(server.url).results("batches/b1", never));
+    const results = await collected(connect(server.url).results("batches/b1", "image-model", never));
     expect(results.map((result) => Object.keys(result)[0])).toEqual([
       "key",
       ...(isShort ? ["endsEarly"] : []),
@@ -364,12 +364,12 @@ describe("the results of the vendor's batch jobs", () => {
         ["GET", json({ ...operation("JOB_STATE_SUCCEEDED"), response: { responsesFile: "files/batch-b1" } })],
       ]),
     );
-    const [result] = await collected(connect(server.url).results("batches/b1", never));
+    const [result] = await collected(connect(server.url).results("batches/b1", "image-model", never));
     expect(result).toMatchObject({ key: "a" });
   });
 
   it("do not exist for a job without an output", async () => {
     const server = await scriptedServer(json({ ...operation("BATCH_STATE_FAILED"), error: { code: 1 } }));
-    expect(await collected(connect(server.url).results("batches/b1", never))).toEqual([]);
+    expect(await collected(connect(server.url).results("batches/b1", "image-model", never))).toEqual([]);
   });
 });

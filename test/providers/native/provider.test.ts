@@ -114,6 +114,37 @@ describe("the native protocol", () => {
     });
   });
 
+  it("has the cost of its tokens at the vendor's rates, thoughts and refusals included", async () => {
+    const server = await scriptedServer();
+    const usage = {
+      promptTokenCount: 7,
+      promptTokensDetails: [{ modality: "TEXT", tokenCount: 7 }],
+      candidatesTokenCount: 1125,
+      candidatesTokensDetails: [
+        { modality: "IMAGE", tokenCount: 1120 },
+        { modality: "TEXT", tokenCount: 5 },
+      ],
+      thoughtsTokenCount: 80,
+    };
+    const google = connect(server.url, { preset: "google" });
+    const made = async (usageMetadata: object) => {
+      server.reply = json({ ...content(image(PNG)), usageMetadata });
+      const asked = imageRequest({ model: "gemini-nano-banana-2.1" });
+      return (await google.generate(asked, never, () => {})).usage?.costMicroUsd;
+    };
+    // 10.5 + 33600 + 637.5
+    expect(await made(usage)).toBe(34_248);
+    const withImage = [{ modality: "IMAGE", tokenCount: 7 }];
+    expect(await made({ ...usage, promptTokensDetails: withImage })).toBeNull();
+    server.reply = json({
+      promptFeedback: { blockReason: "SAFETY" },
+      usageMetadata: { promptTokenCount: 8, thoughtsTokenCount: 2 },
+    });
+    const asked = imageRequest({ model: "gemini-nano-banana-2.1" });
+    const error = await providerError(google.generate(asked, never, () => {}));
+    expect(error).toMatchObject({ code: "SAFETY_BLOCKED", usage: { costMicroUsd: 27 } });
+  });
+
   it("keeps every image but interim ones, with version and tokens", async () => {
     const server = await scriptedServer(
       json({

@@ -171,7 +171,11 @@ describe("OpenAI's batch jobs", () => {
       ],
     ]);
     const shown: unknown[] = [];
-    for await (const result of connect(server.url).results("batch_1", never) as AsyncIterable<JobResult>)
+    for await (const result of connect(server.url).results(
+      "batch_1",
+      "image-model",
+      never,
+    ) as AsyncIterable<JobResult>)
       shown.push(
         "key" in result
           ? [result.key, "error" in result ? result.error.code : "made"]

@@ -285,6 +285,28 @@ describe("an answer in the form of OpenAI Images", () => {
     }
   });
 
+  it("has the cost of its tokens where the vendor's rates are known, also without an image", async () => {
+    const server = await scriptedServer();
+    const costOf = async (usage: unknown, request: Partial<ImageRequest> = {}, preset = "openai") => {
+      server.reply = json({ ...base64(PNG), usage });
+      const asked = imageRequest({ model: "gpt-image-2", ...request });
+      return (await connect(server, { preset }).generate(asked, never, () => {})).usage?.costMicroUsd;
+    };
+    const plain = { input_tokens: 13, output_tokens: 4160 };
+    const edit = { ...plain, input_tokens_details: { text_tokens: 10, image_tokens: 3 } };
+    expect(await costOf(plain)).toBe(13 * 5 + 4160 * 30);
+    expect(await costOf(edit, { references: [reference(PNG)] })).toBe(10 * 5 + 3 * 8 + 4160 * 30);
+    expect(await costOf({ ...plain, cost: 0.2 })).toBe(200_000);
+    // Not told apart, without a rate, and of another seller.
+    expect(await costOf(plain, { references: [reference(PNG)] })).toBeNull();
+    expect(await costOf({ ...plain, output_tokens_details: { text_tokens: 9 } })).toBeNull();
+    expect(await costOf(plain, { model: "gpt-image-1" })).toBeNull();
+    expect(await costOf(plain, {}, "localai")).toBeNull();
+    server.reply = json({ data: [], usage: plain });
+    const error = await failure(server, { preset: "openai" }, { model: "gpt-image-2" });
+    expect(error).toMatchObject({ code: "EMPTY_IMAGE_OUTPUT", usage: { costMicroUsd: 124_865 } });
+  });
+
   it("is not asked with a reference that only its storage holds", async () => {
     const server = await scriptedServer();
     const provider = closing(asItemProvider(entryAt(server.url), connect(server), deps));

@@ -106,7 +106,7 @@ for (const type of Object.keys(UPSTREAMS) as (keyof typeof UPSTREAMS)[])
         for (let isShort = true, tries = 0; isShort; tries++) {
           expect(tries, `cut at ${cut}`).toBeLessThan(2);
           isShort = false;
-          for await (const result of provider.results("b1", never)) {
+          for await (const result of provider.results("b1", "image-model", never)) {
             if ("key" in result && "output" in result) keys.add(result.key);
             else isShort = "endsEarly" in result;
           }
@@ -124,7 +124,8 @@ it("a download goes on behind a part that is shorter than the one asked for", as
     else send(response, rangeOf(whole, `${range}${Number(range.slice(6, -1)) + 99}`));
   });
   const keys: unknown[] = [];
-  for await (const result of provider.results("b1", never)) keys.push("key" in result && result.key);
+  for await (const result of provider.results("b1", "image-model", never))
+    keys.push("key" in result && result.key);
   expect(keys).toEqual(KEYS);
 });
 
@@ -134,7 +135,7 @@ it.each([
 ] as const)("a job of %s that runs again after its end has no results yet", async (type, job) => {
   const { provider } = await connect(type, () => {}, job);
   const results: JobResult[] = [];
-  for await (const result of provider.results("b1", never)) results.push(result);
+  for await (const result of provider.results("b1", "image-model", never)) results.push(result);
   expect(results).toEqual([{ endsEarly: expect.stringContaining("before its end") }]);
 });
 
@@ -150,6 +151,6 @@ it.each([
 ] as const)("a job of %s that counts results and names no file of them says so", async (type, job) => {
   const { provider } = await connect(type, () => {}, job);
   const results: JobResult[] = [];
-  for await (const result of provider.results("b1", never)) results.push(result);
+  for await (const result of provider.results("b1", "image-model", never)) results.push(result);
   expect(results).toEqual([{ endsEarly: expect.stringContaining("0 of the 3") }]);
 });

@@ -37,7 +37,7 @@ onEachDialect("a claim", (open) => {
     expect(first.map(({ position }) => position)).toEqual([0, 1, 2, 3]);
     expect(first[0]).toMatchObject({ leaseToken: "t", provider: "p", maybePaid: "no", switches: 0 });
     // One may be paid already, another has failed at this provider: both come last, in this order.
-    const back = { notBeforeMs: 0, attempts: 1, failedAt: "p", maybePaid: "no" } as const;
+    const back = { notBeforeMs: 0, attempts: 1, failedAt: "p", maybePaid: "no", usage: null } as const;
     await stores.write((tx) => tx.items.giveBack(first[0]?.id ?? 0, "t", { ...back, maybePaid: "once" }));
     await stores.write((tx) => tx.items.giveBack(first[1]?.id ?? 0, "t", back));
     const again = await claim({ token: "u", provider: "q" });
