@@ -22,6 +22,8 @@ interface OptionRules {
   facts: OptionFacts | null;
   mimeType: ImageMimeType;
   limits: Pick<Limits, "promptChars">;
+  /** See `RequestRules`. */
+  usualQuality: string | null | undefined;
 }
 
 /**
@@ -61,7 +63,7 @@ type Look = Pick<ItemTerms, "quality" | "background" | "negativePrompt">;
  */
 export function checkLook(
   given: Record<keyof Look, unknown>,
-  { facts, mimeType, limits }: OptionRules,
+  { facts, mimeType, limits, usualQuality }: OptionRules,
   refused: (option: keyof Look, problem: string) => ImgbatchError,
 ): Look {
   const choose = <T extends string>(option: keyof Look, known: readonly T[] | undefined) =>
@@ -75,7 +77,7 @@ export function checkLook(
   const negativePrompt = checkNegativePrompt(given.negativePrompt, facts, limits, (problem) =>
     refused("negativePrompt", problem),
   );
-  return { quality: quality === facts?.defaultQuality ? null : quality, background, negativePrompt };
+  return { quality: quality === usualQuality ? null : quality, background, negativePrompt };
 }
 
 /** Returns the value if it is one of the known ones; without these, any. */

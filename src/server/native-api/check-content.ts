@@ -513,7 +513,8 @@ function checkAsked(
   { options, limits }: ContentRules,
 ): AskedOptions {
   const look = { quality: quality || null, background: background || null, negativePrompt };
-  const checked = checkLook(look, { facts: options, mimeType, limits }, (option, problem) =>
+  const rules = { facts: options, mimeType, limits, usualQuality: options.defaultQuality };
+  const checked = checkLook(look, rules, (option, problem) =>
     invalidArgument(`${IMAGE_CONFIG}.${option}`, problem),
   );
   return { ...checked, seed: checkSeed(seed, options) };
