@@ -44,8 +44,15 @@ it("lets pages of the named origins call the image APIs from a browser, no other
     expect([path, ...(await ask(path, "https://other.example"))]).toEqual([path, 200, null, null]);
   }
   // A page reads errors, too.
-  expect(await ask("/v1/images/generations", page, { method: "POST", body: "{}" })).toEqual([400, page, null]);
-  const wanted = { "access-control-request-method": "POST", "access-control-request-headers": "x-goog-api-key" };
+  expect(await ask("/v1/images/generations", page, { method: "POST", body: "{}" })).toEqual([
+    400,
+    page,
+    null,
+  ]);
+  const wanted = {
+    "access-control-request-method": "POST",
+    "access-control-request-headers": "x-goog-api-key",
+  };
   const preflight = { method: "OPTIONS", headers: wanted };
   const path = "/v1beta/models/m:generateContent";
   expect(await ask(path, page, preflight)).toEqual([204, page, "x-goog-api-key"]);

@@ -1,7 +1,12 @@
 import { truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openIntact, type Piece, pieceBytes, pieceStream } from "../../../src/domain/downloads/piece-stream.ts";
+import {
+  openIntact,
+  type Piece,
+  pieceBytes,
+  pieceStream,
+} from "../../../src/domain/downloads/piece-stream.ts";
 import type { BlobStore } from "../../../src/domain/ports/blob-store.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
@@ -122,7 +127,11 @@ it("a part of a large image is sent after all of it was compared with its hash, 
   expect(Buffer.concat(sent).equals(bytes.subarray(7, 2_000_001))).toBe(true);
   bytes[bytes.length - 1] = 0;
   await blobs.put(image.blobKey, bytes);
-  await expect(openIntact(inPieces, image, range)).rejects.toMatchObject({ code: "BATCH_IMAGE_RESULT_MISSING" });
+  await expect(openIntact(inPieces, image, range)).rejects.toMatchObject({
+    code: "BATCH_IMAGE_RESULT_MISSING",
+  });
   await blobs.delete(image.blobKey);
-  await expect(openIntact(inPieces, image, range)).rejects.toMatchObject({ code: "BATCH_IMAGE_RESULT_MISSING" });
+  await expect(openIntact(inPieces, image, range)).rejects.toMatchObject({
+    code: "BATCH_IMAGE_RESULT_MISSING",
+  });
 });

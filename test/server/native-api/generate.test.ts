@@ -88,7 +88,10 @@ it("a chat with more pictures of the model than it takes goes on without the old
   expect(sent).toEqual([pictures[0], pictures[3]]);
   const own = [1, 2, 3].map((i) => turn("user", { text: `photo ${i}` }, photo ?? {}));
   const tooMany = await generate(service, { ...content("x"), contents: own });
-  expect([tooMany.status, (await errorOf(tooMany)).message]).toEqual([400, expect.stringContaining("contents")]);
+  expect([tooMany.status, (await errorOf(tooMany)).message]).toEqual([
+    400,
+    expect.stringContaining("contents"),
+  ]);
   expect(upstream.requests).toHaveLength(1);
 });
 
