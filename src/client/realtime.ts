@@ -1,11 +1,13 @@
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
+import { readAnnouncedPixels } from "../contract/batch-api.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import {
   type ImageMimeType,
   type ImageSize,
   RATIOS,
   readPixels,
+  type ShapeFacts,
   SIZE_TIERS,
   type SizeTier,
   sizeOfPixels,
@@ -26,6 +28,7 @@ import type { Clock } from "../kernel/clock.ts";
 import { microsToDecimal, numberToMicros } from "../kernel/money.ts";
 import { truncateCodePoints } from "../kernel/text.ts";
 import { endlessness, MOST_USD, unexpectedAnswer } from "./answers.ts";
+import type { TakenOptions } from "./models.ts";
 
 /** One image to make at once. */
 interface GenerateRequest {
@@ -37,6 +40,10 @@ interface GenerateRequest {
   aspectRatio: string | null;
   /** Null: the service's default, 1K. */
   size: ImageSize | null;
+  /** Null: as the model does it by itself. Only our service has words for these three: see `RealtimeModel.options`. */
+  quality: string | null;
+  background: string | null;
+  negativePrompt: string | null;
   /** Null: the service chooses one, if it has any. */
   seed: number | null;
   /** Null: the service's default, PNG. */
@@ -121,8 +128,7 @@ export async function generateImage(
 }
 
 function toBody(request: GenerateRequest): NativeBody<"GenerateContent"> {
-  const { prompt, images, seed, mimeType } = request;
-  const { size, ratio: aspectRatio } = shapeOf(request);
+  const { prompt, images, seed, mimeType, quality, background, negativePrompt } = request;
   const inputs = images.map(({ mimeType, data }) => ({
     inlineData: { mimeType, data: data.toString("base64") },
   }));
@@ -132,19 +138,27 @@ function toBody(request: GenerateRequest): NativeBody<"GenerateContent"> {
       responseModalities: ["TEXT", "IMAGE"],
       ...(seed === null ? {} : { seed }),
       imageConfig: {
-        ...(aspectRatio === null ? {} : { aspectRatio }),
-        ...(size === null ? {} : { imageSize: size }),
+        ...shapeOf(request),
         ...(mimeType === null ? {} : { outputMimeType: mimeType }),
+        ...(quality === null ? {} : { quality }),
+        ...(background === null || background === "auto" ? {} : { background }),
+        ...(negativePrompt === null ? {} : { negativePrompt }),
       },
     },
   };
 }
 
-/** The native API is asked for pixels by the size and the ratio that stand for them. The caller has checked that some do. */
-function shapeOf({ size, aspectRatio }: GenerateRequest): { size: string | null; ratio: string | null } {
+/** The shapes that the native API has words for. */
+export const NATIVE_SHAPES: ShapeFacts = { tiers: SIZE_TIERS, ratios: RATIOS.extended, pixels: null };
+
+/** The native API is asked for pixels by the size and the ratio that stand for them, or in our own words where none do. */
+function shapeOf({ size, aspectRatio }: Pick<GenerateRequest, "size" | "aspectRatio">) {
   const exact = size === null ? null : readPixels(size);
-  const table = { tiers: SIZE_TIERS, ratios: RATIOS.extended, pixels: null };
-  return (exact && sizeOfPixels(table, exact)) ?? { size, ratio: aspectRatio };
+  if (exact !== null) {
+    const named = sizeOfPixels(NATIVE_SHAPES, exact);
+    return named === null ? { pixels: String(size) } : { aspectRatio: named.ratio, imageSize: named.size };
+  }
+  return { ...(aspectRatio === null ? {} : { aspectRatio }), ...(size === null ? {} : { imageSize: size }) };
 }
 
 /** Other services leave out fields or send null. A missing field is null. */
@@ -269,15 +283,28 @@ const MOST_PAGES = 1000;
 
 const texts = z.array(z.string()).nullish().catch(null);
 
+const pricesSchema = z.record(z.string(), z.number().min(0).max(MOST_USD));
+
 const modelSchema = z.looseObject({
   name: z.string().min(1),
   supportedGenerationMethods: texts,
   aspectRatios: texts,
   imageSizes: texts,
   maxInputImages: z.int().nullish().catch(null),
+  imageOptions: z
+    .looseObject({
+      pixels: z.unknown(),
+      quality: z.array(z.string()).catch([]),
+      defaultQuality: text,
+      background: z.array(z.string()).catch([]),
+      negativePrompt: z.boolean().catch(false),
+    })
+    .nullish()
+    .catch(null),
   pricing: z
     .looseObject({
-      images: z.record(z.string(), z.number().min(0).max(MOST_USD)),
+      images: pricesSchema,
+      qualities: z.record(z.string(), pricesSchema).nullish().catch(null),
       paid: z.boolean().nullish().catch(null),
       play_money: z.boolean().nullish().catch(null),
     })
@@ -290,14 +317,25 @@ const listSchema = z.looseObject({
   nextPageToken: z.string().nullish().catch(null),
 });
 
+type Prices = Readonly<Record<string, number>>;
+
+type RealtimeOptions = Pick<
+  TakenOptions,
+  "pixels" | "qualities" | "defaultQuality" | "backgrounds" | "negativePrompt"
+>;
+
 /** An entry of the real-time model list. A fact that the service does not state is null. */
 export interface RealtimeModel {
   id: string;
   aspectRatios: readonly string[] | null;
   imageSizes: readonly string[] | null;
   maxInputImages: number | null;
+  /** What a request may ask for besides. */
+  options: RealtimeOptions | null;
   /** The price of one image in micro-dollars, by size. */
-  costsMicroUsd: Readonly<Record<string, number>> | null;
+  costsMicroUsd: Prices | null;
+  /** The same for each quality. */
+  qualityCostsMicroUsd: Readonly<Record<string, Prices>>;
   /** Whether the service reports that its images cost real money. */
   isPaid: boolean;
   /** Whether the service reports that its images are drawn, and its prices are no real money. */
@@ -331,21 +369,35 @@ function readModel(value: unknown): RealtimeModel[] {
   if (!parsed.success) return [];
   const wire = parsed.data;
   if (wire.supportedGenerationMethods?.includes("generateContent") === false) return [];
-  const prices = Object.entries(wire.pricing?.images ?? {});
+  const microsOf = (prices: Prices) =>
+    Object.fromEntries(Object.entries(prices).map(([size, usd]) => [size, numberToMicros(usd)]));
+  const qualities = Object.entries(wire.pricing?.qualities ?? {});
   return [
     {
       id: wire.name.replace(/^models\//, ""),
       aspectRatios: wire.aspectRatios ?? null,
       imageSizes: wire.imageSizes ?? null,
       maxInputImages: wire.maxInputImages ?? null,
-      costsMicroUsd: wire.pricing
-        ? Object.fromEntries(prices.map(([size, usd]) => [size, numberToMicros(usd)]))
-        : null,
+      options: optionsOf(wire.imageOptions),
+      costsMicroUsd: wire.pricing ? microsOf(wire.pricing.images) : null,
+      qualityCostsMicroUsd: Object.fromEntries(qualities.map(([word, prices]) => [word, microsOf(prices)])),
       isPaid: wire.pricing?.paid === true,
       isPlay: wire.pricing?.play_money === true,
       raw: value as Record<string, unknown>,
     },
   ];
+}
+
+function optionsOf(announced: z.infer<typeof modelSchema>["imageOptions"]): RealtimeOptions | null {
+  if (!announced) return null;
+  const {
+    pixels,
+    quality: qualities,
+    defaultQuality = null,
+    background: backgrounds,
+    negativePrompt,
+  } = announced;
+  return { pixels: readAnnouncedPixels(pixels), qualities, defaultQuality, backgrounds, negativePrompt };
 }
 
 const MINUTE_MS = 60_000;

@@ -235,6 +235,24 @@ export interface ListEnvelope<T> {
   next_cursor: string | null;
 }
 
+/** The exact pixels that a list of models announces. */
+export const announcedPixelsSchema = z
+  .union([
+    z.literal("any"),
+    z.array(z.string()),
+    z.object({
+      multiple_of: z.int(),
+      longest_px: z.int(),
+      least_pixels: z.int(),
+      most_pixels: z.int(),
+      most_ratio: z.number(),
+    }),
+  ])
+  .nullable()
+  .describe(
+    "the exact pixels that an image may be asked for in, besides; null: those of the sizes and ratios alone",
+  );
+
 /** An entry of the batch model list. `provider` and `pricing` are additions: clients can estimate before they send. */
 const batchModelSchema = z.object({
   id: z.string(),
@@ -255,22 +273,7 @@ const batchModelSchema = z.object({
     .object({
       aspect_ratio: z.array(z.string()),
       image_size: z.array(z.enum(SIZE_TIERS)),
-      pixels: z
-        .union([
-          z.literal("any"),
-          z.array(z.string()),
-          z.object({
-            multiple_of: z.int(),
-            longest_px: z.int(),
-            least_pixels: z.int(),
-            most_pixels: z.int(),
-            most_ratio: z.number(),
-          }),
-        ])
-        .nullable()
-        .describe(
-          "the exact pixels that `image_size` may ask for besides; null: those of the sizes and ratios alone",
-        ),
+      pixels: announcedPixelsSchema,
       quality: z.array(z.string()),
       default_quality: z.string().nullable().describe("of an item that names none"),
       background: z.array(z.enum(BACKGROUNDS)),
@@ -291,7 +294,7 @@ const batchModelSchema = z.object({
     .describe("US dollars an image, as in `pricing`"),
 });
 export type BatchModel = z.infer<typeof batchModelSchema>;
-type AnnouncedPixels = BatchModel["options"]["pixels"];
+type AnnouncedPixels = z.infer<typeof announcedPixelsSchema>;
 
 /** Returns the pixels that a model can be asked for as the list of models announces them. */
 export function announcedPixels(pixels: PixelSizes | "any" | null): AnnouncedPixels {
@@ -309,7 +312,7 @@ export function announcedPixels(pixels: PixelSizes | "any" | null): AnnouncedPix
 
 /** Returns the pixels that an entry of a list of models announces; null where it announces none that can be read. */
 export function readAnnouncedPixels(value: unknown): PixelSizes | "any" | null {
-  const pixels = batchModelSchema.shape.options.shape.pixels.safeParse(value).data ?? null;
+  const pixels = announcedPixelsSchema.safeParse(value).data ?? null;
   if (pixels === null || pixels === "any" || Array.isArray(pixels)) return pixels;
   return {
     multipleOf: pixels.multiple_of,

@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { announcedPixelsSchema } from "./batch-api.ts";
+import { BACKGROUNDS } from "./image-formats.ts";
 
 /**
  * The native real-time protocol: one request makes one main image, which comes back as Base64 in the answer.
@@ -65,6 +67,21 @@ const generateContentSchema = z.looseObject({
       .looseObject({
         aspectRatio: z.string().nullish().describe("absent: the ratio of the first input image, else 1:1"),
         imageSize: z.string().nullish(),
+        pixels: z
+          .string()
+          .nullish()
+          .describe(
+            "our addition, instead of `imageSize` and `aspectRatio`: exact pixels such as `1600x912`, as far as `imageOptions` of the model announces them",
+          ),
+        quality: z.string().nullish().describe("our addition: a word of the model, see `imageOptions`"),
+        background: z
+          .string()
+          .nullish()
+          .describe("our addition: `transparent`, `opaque` or `auto`, see `imageOptions`"),
+        negativePrompt: z
+          .string()
+          .nullish()
+          .describe("our addition: what the image must not show, see `imageOptions`"),
         outputMimeType: z.string().nullish(),
         imageOutputOptions: z.object({ mimeType: z.string().nullish() }).nullish(),
       })
@@ -132,7 +149,7 @@ const nativeErrorBodySchema = z.looseObject({
   }),
 });
 
-/** An entry of `/v1beta/models`. The last four fields are our addition, so that clients know what they may ask for. */
+/** An entry of `/v1beta/models`. The last five fields are our addition, so that clients know what they may ask for. */
 const nativeModelSchema = z.looseObject({
   /** `models/` and the id. */
   name: z.string(),
@@ -145,10 +162,23 @@ const nativeModelSchema = z.looseObject({
   aspectRatios: z.array(z.string()),
   imageSizes: z.array(z.string()),
   maxInputImages: z.int(),
+  imageOptions: z
+    .object({
+      pixels: announcedPixelsSchema,
+      quality: z.array(z.string()),
+      defaultQuality: z.string().nullable().describe("of a request that names none"),
+      background: z.array(z.enum(BACKGROUNDS)),
+      seed: z.boolean(),
+      negativePrompt: z.boolean(),
+    })
+    .describe("the values that our additions to `imageConfig`, and `seed`, may have"),
   pricing: z.object({
     currency: z.literal("usd"),
     /** The price of one image, by size. */
     images: z.record(z.string(), z.number()),
+    qualities: z
+      .record(z.string(), z.record(z.string(), z.number()))
+      .describe("the same for each quality; `images` has the prices of the default one"),
     paid: z
       .literal(true)
       .optional()

@@ -205,9 +205,11 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
     images.push({ mimeType, data: await readReference(dir, sha256) });
   }
   const { aspectRatio = null, size = null, seed = null, customId } = image;
+  const { quality = null, background = null, negativePrompt = null } = image;
   const prompt = textOf(image.prompt);
   const { model, mimeType: asked } = plan.settings;
-  const request = { model, aspectRatio, size, seed, mimeType: asked, prompt, images };
+  const shape = { aspectRatio, size, seed, quality, background, negativePrompt };
+  const request = { model, ...shape, mimeType: asked, prompt, images };
   const { data, mimeType, modelVersion, mayBePaidTwice } = await generateImage(
     service.http,
     request,

@@ -155,18 +155,71 @@ it("[LINE-2] a service that announces no options gets plain lines only, and the 
   ]);
 });
 
-it("real time refuses the options that only batches have", async () => {
-  const { type } = await workplace([{ prompt: "a", quality: "low", seed: 1 }]);
-  for (const command of [
-    ["generate", "--file", "p.jsonl"],
-    ["generate", "a fox", "--quality", "low"],
+it("real time takes every option of a line and of the command line, at its price, also when it goes on", async () => {
+  const look = { quality: "high", background: "transparent", negative_prompt: "snow" };
+  const { cwd, edit, type, results, rows } = await workplace([
+    { prompt: "a", ...look, seed: 7 },
+    { prompt: "b" },
+  ]);
+  const models = [
+    {
+      ...{ id: "painter", prices: { "1K": 0.04 }, backgrounds: ["transparent", "opaque"] },
+      ...{ qualities: ["low", "high"], defaultQuality: "low" },
+      qualityPrices: { low: { "1K": 0.04 }, high: { "1K": 0.2 } },
+    },
+  ];
+  writeFileSync(join(cwd, "c.json"), JSON.stringify({ models }));
+  const run = (...args: string[]) => type("generate", ...args, "--config", join(cwd, "c.json"), "--json");
+  const file = ["--file", "p.jsonl", "--negative-prompt", "rain"];
+  const first = await run(...file);
+  expect([first.code, first.stderr]).toEqual([0, expect.any(String)]);
+  expect(first.json().cost).toBe(0.24);
+  expect(results().map(({ options }) => options)).toEqual([
+    { ...look, seed: 7 },
+    { negative_prompt: "rain" },
+  ]);
+  expect(rows("input.jsonl")[0]).toMatchObject(look);
+  expect((await run(...file)).json()).toMatchObject({ cost: 0, made_count: 0 });
+  // Another option is another run.
+  expect((await run("--file", "p.jsonl")).code).toBe(6);
+
+  const one = (...args: string[]) => run("a fox", "--seed", "7", ...args).then((made) => made.json());
+  const [plain, low, high] = [await one(), await one("--quality", "low"), await one("--quality", "high")];
+  expect([plain.cost, low.cost, high.cost]).toEqual([0.04, 0.04, 0.2]);
+  expect(low.sha256).toBe(plain.sha256);
+  const others = [
+    high,
+    await one("--background", "transparent"),
+    await one("--negative-prompt", "snow"),
+    await one("--size", "1600x912"),
+  ];
+  expect(new Set([plain, ...others].map(({ sha256 }) => sha256)).size).toBe(5);
+  expect(others.at(-1)).toMatchObject({ width: 1600, height: 912 });
+
+  edit([{ prompt: "a", quality: "ultra" }]);
+  for (const args of [
+    ["--file", "p.jsonl", "-o", "new"],
+    ["a fox", "--quality", "ultra"],
   ]) {
-    const { code, stderr } = await type(...command);
-    expect([code, stderr]).toEqual([
-      2,
-      expect.stringContaining("quality: cannot be chosen in real time; use `imgbatch submit`"),
-    ]);
+    const { code, stderr } = await run(...args);
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/quality:? ultra: painter makes low, high/)]);
   }
+});
+
+it("a service that does not announce the options in real time is asked for none of them", async () => {
+  const cli = await createInProcessCli();
+  writeFileSync(cli.path("p.jsonl"), '{"prompt":"a","background":"opaque"}');
+  for (const [args, message] of [
+    [["--file", "p.jsonl"], "p.jsonl:1: background: opaque: cannot be chosen in real time here"],
+    [
+      ["a fox", "--quality", "low"],
+      "--quality low: cannot be chosen in real time here; use `imgbatch submit`",
+    ],
+  ] as const) {
+    const { code, stderr } = await cli.run(["generate", ...args]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+  }
+  expect(cli.fake.requests).toEqual([]);
 });
 
 /** The list of models, with options. */

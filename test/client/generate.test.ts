@@ -18,6 +18,9 @@ const REQUEST: Parameters<typeof generateImage>[1] = {
   size: null,
   seed: null,
   mimeType: null,
+  quality: null,
+  background: null,
+  negativePrompt: null,
 };
 
 interface Wire {

@@ -27,3 +27,40 @@ it("names the right base URL where another one cannot be meant, in the shape of 
     expect(error).toMatchObject({ param: null, message: expect.stringContaining(`${url}/v1`) });
   }
 });
+
+it("lets pages of the named origins call the image APIs from a browser, no others, and never the console", async () => {
+  const page = "https://shop.example";
+  const config = { server: { corsOrigins: [page] } };
+  const { url, credentials } = await startTestService({ workers: false, config });
+  const ask = async (path: string, origin: string, more: RequestInit = {}) => {
+    const headers = { ...KEY(credentials.api_key), origin, ...more.headers };
+    const answer = await fetch(url + path, { ...more, headers });
+    await answer.arrayBuffer();
+    const { headers: told, status } = answer;
+    return [status, told.get("access-control-allow-origin"), told.get("access-control-allow-headers")];
+  };
+  for (const path of ["/v1/models", "/v1beta/models", "/v1/images/batches/models"]) {
+    expect([path, ...(await ask(path, page))]).toEqual([path, 200, page, null]);
+    expect([path, ...(await ask(path, "https://other.example"))]).toEqual([path, 200, null, null]);
+  }
+  // A page reads errors, too.
+  expect(await ask("/v1/images/generations", page, { method: "POST", body: "{}" })).toEqual([
+    400,
+    page,
+    null,
+  ]);
+  const wanted = {
+    "access-control-request-method": "POST",
+    "access-control-request-headers": "x-goog-api-key",
+  };
+  const preflight = { method: "OPTIONS", headers: wanted };
+  const path = "/v1beta/models/m:generateContent";
+  expect(await ask(path, page, preflight)).toEqual([204, page, "x-goog-api-key"]);
+  expect((await ask(path, "https://other.example", preflight)).slice(1)).toEqual([null, null]);
+  for (const path of ["/", "/v1/account", "/v1/ledger"])
+    for (const more of [{}, preflight]) expect((await ask(path, page, more)).slice(1)).toEqual([null, null]);
+  const closed = await startTestService({ workers: false });
+  const answer = await fetch(`${closed.url}/v1/models`, { headers: { origin: page } });
+  expect(answer.headers.get("access-control-allow-origin")).toBeNull();
+  await answer.arrayBuffer();
+});

@@ -5,7 +5,7 @@ import { Chain, model } from "../support/upstreams/chain.ts";
 import { NATIVE_KEY } from "../support/upstreams/native.ts";
 
 /** A service with an upstream of each API, and of none, whose answers the test scripts. */
-async function services(paid: object = { free: true }) {
+async function services(paid: object = { free: true }, limits: object = {}) {
   const server = await scriptedServer();
   const key = { apiKeyEnv: "NATIVE_API_KEY", keyHeader: "x-goog-api-key" };
   const providers = [
@@ -14,7 +14,7 @@ async function services(paid: object = { free: true }) {
     { name: "local", type: "sdapi", baseUrl: server.url, models: ["sdapi"], ...paid },
   ];
   const models = ["native", "openai", "sdapi"].map(model);
-  const chain = await Chain.startHere({ vendor: { preset: "google" }, models, providers });
+  const chain = await Chain.startHere({ vendor: { preset: "google" }, models, providers, limits });
   onTestFinished(() => chain.close());
   const image = (await tinyPng()).toString("base64");
   /** The body of the newest request for an image. */
@@ -242,8 +242,11 @@ it("says to no library that a request may be repeated which may be paid and gave
   await native.arrayBuffer();
 });
 
-it("sends an equal request that may be paid once more within a minute, marks it, and refuses the next", async () => {
-  const { server, post } = await services({ free: false });
+it.each([
+  ["refuses an equal request within a minute", "stop"],
+  ["sends an equal request once more within a minute, marks it, and refuses the next", "once"],
+])("after a request that may be paid it %s", async (_what, unknownOutcome) => {
+  const { server, post } = await services({ free: false }, { unknownOutcome });
   server.reply = json({ candidates: [{ content: { parts: [{ inlineData: { data: "bm8gaW1hZ2U=" } }] } }] });
   const seen = () => server.seen.filter(({ method }) => method === "POST").length;
   const ask = async (text: string) => {
@@ -251,13 +254,19 @@ it("sends an equal request that may be paid once more within a minute, marks it,
       contents: [{ parts: [{ text }] }],
       generationConfig: { responseModalities: ["IMAGE"], imageConfig: {} },
     });
-    await answer.arrayBuffer();
-    return [answer.status, answer.headers.get("x-imgbatch-may-be-paid-twice"), seen()];
+    const { error } = (await answer.json()) as { error: { message: string } };
+    expect(answer.headers.get("x-should-retry")).toBe("false");
+    const saysHow = error.message.includes("wait a minute or send an Idempotency-Key");
+    return [answer.status, answer.headers.get("x-imgbatch-may-be-paid-twice"), seen(), saysHow];
   };
-  expect(await ask("a kite")).toEqual([500, null, 1]);
-  expect(await ask("a kite")).toEqual([409, "true", 2]);
-  expect(await ask("a kite")).toEqual([409, null, 2]);
-  expect(await ask("another kite")).toEqual([500, null, 3]);
+  const isOnce = unknownOutcome === "once";
+  const first = isOnce ? 500 : 409;
+  expect(await ask("a kite")).toEqual([first, null, 1, false]);
+  if (isOnce) expect(await ask("a kite")).toEqual([409, "true", 2, false]);
+  const sent = seen();
+  expect(await ask("a kite")).toEqual([409, null, sent, true]);
+  expect(await ask("a kite")).toEqual([409, null, sent, true]);
+  expect(await ask("another kite")).toEqual([first, null, sent + 1, false]);
 });
 
 it("names the number of a line that cannot be read, and keeps its name", async () => {

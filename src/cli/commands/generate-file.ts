@@ -1,11 +1,9 @@
 import { join, resolve } from "node:path";
 import { createRateLimiter } from "../../client/realtime.ts";
 import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../../contract/errors.ts";
-import { isTier } from "../../contract/image-formats.ts";
 import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
-import { optionFields, withoutDefaults } from "../../prompts/options.ts";
 import { Problems } from "../../prompts/problems.ts";
 import { withRunLock } from "../../runs/directory/claim.ts";
 import { damaged, readRunInput, requireUndamaged } from "../../runs/directory/input.ts";
@@ -18,7 +16,7 @@ import {
   BATCHES_ONLY,
   type ChosenRealtimeModel,
   chooseRealtimeModel,
-  pixelsProblem,
+  realtimeProblems,
   type Wish,
 } from "../../runs/plan/choose-model.ts";
 import { planRealtimeRun, type RealtimePlan, realtimeImages } from "../../runs/plan/plan.ts";
@@ -89,23 +87,11 @@ export async function generateMany(
 /** Throws `INVALID_INPUT` naming every line that asks for what real time, or the model, does not make. */
 function requireRealtimeFits(items: readonly PromptItem[], model: ChosenRealtimeModel, limits: Limits): void {
   const problems = new Problems();
-  for (const { fileLine, aspectRatio, size, ...item } of items) {
+  for (const item of items) {
+    const { fileLine, model: named } = item;
     reportExcess(item, limits, (field, message) => problems.add(fileLine, field, message));
-    const others = { model: item.model, ...optionFields(withoutDefaults(item)) };
-    for (const [field, value] of Object.entries(others))
-      if (value !== undefined && value !== model.id && field !== "seed")
-        problems.add(fileLine, field, BATCHES_ONLY);
-    const check = (field: string, value: string | undefined, known: readonly string[] | null) => {
-      if (value === undefined || known === null || known.includes(value)) return;
-      problems.add(fileLine, field, `${value}: ${model.id} makes ${known.join(", ")}`);
-    };
-    check("aspect_ratio", aspectRatio, model.aspectRatios);
-    const pixels = pixelsProblem(model, {
-      ...(size !== undefined && { size }),
-      ...(aspectRatio !== undefined && { aspectRatio }),
-    });
-    if (pixels !== null) problems.add(fileLine, "size", pixels);
-    else if (size === undefined || isTier(size)) check("size", size, model.imageSizes);
+    if (named !== undefined && named !== model.id) problems.add(fileLine, "model", BATCHES_ONLY);
+    for (const { field, message } of realtimeProblems(model, item)) problems.add(fileLine, field, message);
   }
   problems.throwIfAny();
 }

@@ -6,8 +6,6 @@ import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { BAD_TEXT, FORMAT_NAMES, inspectFile, isBlank, readLines } from "../../prompts/lines.ts";
-import { type Options, optionFields, withoutDefaults } from "../../prompts/options.ts";
-import { BATCHES_ONLY } from "../../runs/plan/choose-model.ts";
 import { STDIN } from "../../runs/plan/prompt-files.ts";
 import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import type { CommandContext } from "../command.ts";
@@ -45,7 +43,7 @@ export async function readGenerateOptions(context: CommandContext, limits: Limit
     file,
     output,
     model: read.textOption(options, "model") ?? null,
-    options: readRealtimeOptions(options),
+    options: readItemOptions(options),
     /** Null: by the ending of the output file, else PNG. */
     mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? null,
     /** The checked input images. With a file, they go with each prompt that has no images of its own. */
@@ -59,14 +57,6 @@ export async function readGenerateOptions(context: CommandContext, limits: Limit
     maxCostMicroUsd: read.usdOption(options, "maxCost"),
     unitCostMicroUsd: read.usdOption(options, "unitCost"),
   };
-}
-
-function readRealtimeOptions(typed: read.TypedOptions): Options {
-  const options = readItemOptions(typed);
-  const { quality, background, negativePrompt } = withoutDefaults(options);
-  const [wrong] = Object.keys(optionFields({ quality, background, negativePrompt } as Options));
-  if (wrong !== undefined) throw usage(`--${wrong.replace("_", "-")}`, BATCHES_ONLY);
-  return options;
 }
 
 function requireOneSource(argument: string | undefined, file: string | null): void {

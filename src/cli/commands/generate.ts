@@ -151,7 +151,8 @@ async function generateOne(
   return withService(context, { workers: true, upstream }, async (service) => {
     const { http } = service;
     const { retries, images } = options;
-    const { aspectRatio = null, size = null, seed = null } = options.options;
+    const { aspectRatio = null, size = null, seed = null, ...look } = options.options;
+    const { quality = null, background = null, negativePrompt = null } = look;
     const named = target.name === null ? null : typeOfFileName(target.name);
     // PNG is the default of every service; some refuse a field that they do not know.
     const mimeType = options.mimeType ?? (named === "image/png" ? null : named);
@@ -168,7 +169,8 @@ async function generateOne(
     signal.throwIfAborted();
     const consentOf = await realtimeConsent(options, chosen, service, context)([options.options]);
     const consentMicroUsd = consentOf?.(options.options) ?? null;
-    const request = { model, prompt, images: inputs, aspectRatio, size, seed, mimeType };
+    const asked = { aspectRatio, size, seed, quality, background, negativePrompt };
+    const request = { model, prompt, images: inputs, ...asked, mimeType };
     const image = await whileTelling(context, model, () =>
       generateImage(http, request, { signal, maxRetries: retries, consentMicroUsd }).catch((error) => {
         throw explainLoss(error, chosen.isPlay);

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { Readable } from "node:stream";
 import { crc32 } from "node:zlib";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
@@ -112,11 +113,27 @@ export async function readIntact(
   output: Pick<OutputRecord, "blobKey" | "sizeBytes" | "sha256">,
 ): Promise<Buffer> {
   const bytes = await intactBytes(blobs, output);
-  if (bytes === null) throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING");
+  if (bytes === null) throw missing();
   return bytes;
 }
 
-/** The same, or null when the image is missing or damaged. */
+/**
+ * Opens bytes `start` to `end` (inclusive) of a stored image, after comparing all of it with its hash. A large one is read
+ * twice, so that many downloads at once need little memory. Throws `BATCH_IMAGE_RESULT_MISSING` as `readIntact` does.
+ */
+export async function openIntact(
+  blobs: Pick<BlobStore, "read" | "reader" | "sizeOf" | "open">,
+  output: Pick<OutputRecord, "blobKey" | "sizeBytes" | "sha256">,
+  { start, end }: { start: number; end: number },
+): Promise<Readable> {
+  if (output.sizeBytes <= WHOLE_BYTES)
+    return Readable.from([(await readIntact(blobs, output)).subarray(start, end + 1)]);
+  const bytes = (await isIntact(blobs, output)) ? await blobs.open(output.blobKey, { start, end }) : null;
+  if (bytes === null) throw missing();
+  return bytes;
+}
+
+/** As `readIntact`, or null when the image is missing or damaged. */
 async function intactBytes(
   blobs: Pick<BlobStore, "read">,
   { blobKey, sizeBytes, sha256 }: Pick<OutputRecord, "blobKey" | "sizeBytes" | "sha256">,

@@ -311,7 +311,7 @@ function lostAnswer(
   if (unknownOutcome === "once" && !mayBePaidTwice) return null;
   const message = mayBePaidTwice
     ? TWO_LOST
-    : `${why.message} It is not asked for again, because it may be paid already.`;
+    : `${why.message.replace(/\.?$/, ".")} It is not asked for again, because it may be paid already.`;
   return new ImgbatchError("REALTIME_OUTCOME_UNKNOWN", message, { cause: why });
 }
 

@@ -1,4 +1,5 @@
 import { ImgbatchError, TWO_LOST } from "../../contract/errors.ts";
+import type { UnknownOutcome } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { linkSignals } from "../../kernel/signals.ts";
@@ -28,8 +29,14 @@ import {
 /** Begins the key of a request without one. No header can hold it. */
 const UNKEYED = "\u2261 ";
 const REPEATED_WITHIN_MS = 60_000;
-const REPEATED =
-  "Two equal requests within a minute went to an upstream, which may have been paid for both, and gave no image. Nothing was sent now. Wait a minute to ask once more.";
+/** Why an equal request is not sent now, by the rule for paid requests whose outcome is unknown. */
+const REPEATED: Record<UnknownOutcome, string> = {
+  stop: "An equal request within the last minute went to an upstream, which may have been paid for it, and gave no image. Nothing was sent now. To ask again all the same, wait a minute or send an Idempotency-Key.",
+  once: "Two equal requests within a minute went to an upstream, which may have been paid for both, and gave no image. Nothing was sent now. To ask again all the same, wait a minute or send an Idempotency-Key.",
+};
+
+/** How often a paid request is sent again whose outcome is unknown. */
+const MOST_REPEATS_OF: Record<UnknownOutcome, number> = { stop: 0, once: 1 };
 
 const TROUBLE_DELAY_MS = 1000;
 /** How often a repeat asks for the answer of the request that is at work. */
@@ -128,15 +135,18 @@ export class Realtime {
     while (this.#work.size > 0) await Promise.allSettled([...this.#work]);
   }
 
-  /** Answers a request without a key. After a paid request without an image, an equal one is sent once more, and marked. */
+  /**
+   * Answers a request without a key. After a paid request without an image, an equal one within a minute is refused, or sent
+   * once more and marked: see `MakeImageDeps.unknownOutcome`.
+   */
   async #answerUnkeyed({ fingerprint, ...request }: RealtimeRequest): Promise<KeyedAnswer> {
     if (fingerprint === undefined) return this.#makeAnswer(request, null);
-    const { stores, clock, ids } = this.#deps;
+    const { stores, clock, ids, unknownOutcome } = this.#deps;
     const place = { apiKeyId: request.caller.key.id, key: UNKEYED + fingerprint };
     const found = await stores.read.keyedRequests.find(place.apiKeyId, place.key);
     const earlier = found !== null && found.expiresAtMs > clock.nowMs() ? found : null;
-    if ((earlier?.paidRuns ?? 0) > 1)
-      throw new ImgbatchError("REALTIME_OUTCOME_UNKNOWN", REPEATED, { mayBePaid: true });
+    if ((earlier?.paidRuns ?? 0) > MOST_REPEATS_OF[unknownOutcome])
+      throw new ImgbatchError("REALTIME_OUTCOME_UNKNOWN", REPEATED[unknownOutcome], { mayBePaid: true });
     try {
       const answer = await this.#makeAnswer(request, earlier);
       if (earlier !== null) await stores.write((tx) => tx.keyedRequests.remove(earlier));
@@ -209,7 +219,7 @@ export class Realtime {
     const paidBefore = earlier?.paidRuns ?? 0;
     const tasks = { ...earlier?.tasks };
     const areBegun = Object.keys(tasks).length === count;
-    const most = this.#deps.unknownOutcome === "once" ? 1 : 0;
+    const most = MOST_REPEATS_OF[this.#deps.unknownOutcome];
     if (earlier !== null && paidBefore > most && !areBegun) return this.#giveUp(earlier);
     const payer = await payerOf(this.#deps, caller, first);
     const quality = content.asked?.quality ?? null;

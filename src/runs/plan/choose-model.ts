@@ -1,5 +1,5 @@
 import { type ListedModel, listModelsAndLimits, type TakenOptions } from "../../client/models.ts";
-import { listRealtimeModels, type RealtimeModel } from "../../client/realtime.ts";
+import { listRealtimeModels, NATIVE_SHAPES, type RealtimeModel } from "../../client/realtime.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import {
   isTier,
@@ -14,7 +14,7 @@ import {
 import { DEFAULT_LIMITS, type Limits, referenceLimitByName, WIDEST_LIMITS } from "../../contract/limits.ts";
 import type { Http } from "../../http/http.ts";
 import { programName } from "../../kernel/command-line.ts";
-import type { Options } from "../../prompts/options.ts";
+import { type OptionField, type Options, withoutDefaults } from "../../prompts/options.ts";
 
 const USUAL_SIZE = "1K";
 
@@ -254,6 +254,8 @@ export interface ChosenRealtimeModel {
   /** Null when the service does not say. */
   aspectRatios: readonly string[] | null;
   imageSizes: readonly string[] | null;
+  /** Null when the service announces none: it has no words for them then. */
+  options: RealtimeModel["options"];
 }
 
 /**
@@ -268,28 +270,71 @@ export async function chooseRealtimeModel(
   const { id, listed } = await findModel(() => listRealtimeModels(http, signal), REALTIME, {
     named: wish.model,
   });
-  if (listed !== undefined) requireFits(listed, wish);
-  const { costsMicroUsd = null, isPaid = false, isPlay = false } = listed ?? {};
-  const { aspectRatios = null, imageSizes = null } = listed ?? {};
-  const sizes = Object.keys(costsMicroUsd ?? {}).map((size) => ({ size }));
-  const costOf = ({ size = USUAL_SIZE }: Asked) => costsMicroUsd?.[pricedTier(size, sizes)] ?? null;
-  return { id, costOf, isPaid, isPlay, aspectRatios, imageSizes };
+  const model: ChosenRealtimeModel = {
+    id,
+    costOf: (asked) => realtimeCost(listed, asked),
+    isPaid: listed?.isPaid ?? false,
+    isPlay: listed?.isPlay ?? false,
+    aspectRatios: listed?.aspectRatios ?? null,
+    imageSizes: listed?.imageSizes ?? null,
+    options: listed?.options ?? null,
+  };
+  const [problem] = realtimeProblems(model, wish.options);
+  if (problem !== undefined) {
+    const flag = `--${problem.field.replace("_", "-")}`;
+    throw new ImgbatchError("USAGE", `${flag} ${problem.message}.`, { param: flag });
+  }
+  if (listed !== undefined) requireInputs(listed, wish);
+  return model;
 }
 
-function requireFits(model: RealtimeModel, { options, inputImages }: Wish): void {
-  requireOneOf(model.id, "--aspect-ratio", options.aspectRatio, model.aspectRatios);
-  const pixels = pixelsProblem(model, options);
-  if (pixels !== null) throw new ImgbatchError("USAGE", `--size ${pixels}`, { param: "--size" });
-  if (options.size === undefined || isTier(options.size))
-    requireOneOf(model.id, "--size", options.size, model.imageSizes);
+function realtimeCost(
+  listed: RealtimeModel | undefined,
+  { size = USUAL_SIZE, quality }: Asked,
+): number | null {
+  const { costsMicroUsd = null, qualityCostsMicroUsd = {} } = listed ?? {};
+  const costs = quality === undefined ? costsMicroUsd : (qualityCostsMicroUsd[quality] ?? null);
+  const sizes = Object.keys(costs ?? {}).map((each) => ({ size: each }));
+  return costs?.[pricedTier(size, sizes)] ?? null;
+}
+
+function requireInputs(model: RealtimeModel, { inputImages }: Wish): void {
   if (model.maxInputImages === null || inputImages <= model.maxInputImages) return;
   const message = `${model.id} takes at most ${model.maxInputImages} input images, not ${inputImages}.`;
   throw new ImgbatchError("USAGE", message, { param: "--image" });
 }
 
+/** Returns what of these options cannot be asked for in real time, and why: each by its name in a line. */
+export function realtimeProblems(
+  model: ChosenRealtimeModel,
+  asked: Options,
+): { field: OptionField; message: string }[] {
+  const { id, aspectRatios, imageSizes, options } = model;
+  const { aspectRatio, quality, background, negativePrompt } = withoutDefaults(asked);
+  const problems: { field: OptionField; message: string }[] = [];
+  const add = (field: OptionField, message: string) => problems.push({ field, message });
+  const check = (field: OptionField, value: string | undefined, known: readonly string[] | null) => {
+    if (value === undefined || known === null || known.includes(value)) return;
+    add(field, `${value}: ${id} makes ${known.length === 0 ? "none" : known.join(", ")}`);
+  };
+  check("aspect_ratio", aspectRatio, aspectRatios);
+  const pixels = pixelsProblem(model, asked);
+  if (pixels !== null) add("size", pixels);
+  else if (asked.size === undefined || isTier(asked.size)) check("size", asked.size, imageSizes);
+  const words = { quality, background, negative_prompt: negativePrompt };
+  for (const [field, value] of Object.entries(words) as [keyof typeof words, string | undefined][])
+    if (value !== undefined && options === null) add(field, `${value}: ${BATCHES_ONLY}`);
+  if (options === null) return problems;
+  check("quality", quality, options.qualities);
+  check("background", background, options.backgrounds);
+  if (negativePrompt !== undefined && !options.negativePrompt)
+    add("negative_prompt", `${negativePrompt}: ${id} takes none; say it in the prompt`);
+  return problems;
+}
+
 /** Returns why a size in pixels cannot be asked for in real time; null when it can, or is none. */
-export function pixelsProblem(
-  { id, imageSizes, aspectRatios }: Pick<ChosenRealtimeModel, "id" | "imageSizes" | "aspectRatios">,
+function pixelsProblem(
+  { id, imageSizes, aspectRatios, options }: ChosenRealtimeModel,
   { size, aspectRatio }: Pick<Options, "size" | "aspectRatio">,
 ): string | null {
   const exact = size === undefined ? null : readPixels(size);
@@ -298,7 +343,7 @@ export function pixelsProblem(
   const facts = {
     tiers: SIZE_TIERS.filter((tier) => imageSizes?.includes(tier) ?? true),
     ratios: RATIOS.extended.filter((ratio) => aspectRatios?.includes(ratio) ?? true),
-    pixels: null,
+    pixels: sizeOfPixels(NATIVE_SHAPES, exact) === null ? (options?.pixels ?? null) : null,
   };
   if (sizeOfPixels(facts, exact) !== null) return null;
   const way = `\`${programName()} submit\` makes other pixels, where the model does`;
@@ -329,15 +374,5 @@ export async function announcedLimits(
   return { ...WIDEST_LIMITS, ...limits };
 }
 
-/** The native protocol has no words for these options. */
-export const BATCHES_ONLY = "cannot be chosen in real time; use `imgbatch submit`";
-
-function requireOneOf(
-  id: string,
-  flag: string,
-  value: string | undefined,
-  known: readonly string[] | null,
-): void {
-  if (value === undefined || known === null || known.includes(value)) return;
-  throw new ImgbatchError("USAGE", `${flag} ${value}: ${id} makes ${known.join(", ")}.`, { param: flag });
-}
+/** Only our own service has words for some options in real time. */
+export const BATCHES_ONLY = "cannot be chosen in real time here; use `imgbatch submit`";

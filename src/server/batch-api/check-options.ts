@@ -44,35 +44,55 @@ export function checkOptions(options: unknown, at: string, rules: OptionRules): 
     const advice = meant === null ? `the options are ${ITEM_OPTIONS.join(", ")}` : `did you mean ${meant}?`;
     throw invalid(`${at}.options.${name}`, `is not an option; ${advice}`);
   }
-  const { facts, mimeType, limits, outputCount, usualQuality } = rules;
-  const choose = <T extends string>(name: string, known: readonly T[] | undefined): T | null => {
-    const value = given[name] ?? null;
-    const found = known === undefined ? (value as T | null) : known.find((each) => each === value);
-    if (value === null || found !== undefined) return found ?? null;
-    const takes = known?.length === 0 ? "the model takes none" : `the model takes ${known?.join(", ")}`;
-    throw invalid(`${at}.options.${name}`, `${shown(value)} is not possible; ${takes}`);
-  };
-  const quality = choose("quality", facts?.qualities);
+  const { facts, outputCount } = rules;
+  const choose = <T extends string>(name: string, known: readonly T[] | undefined) =>
+    chosen(given[name], known, (problem) => invalid(`${at}.options.${name}`, problem));
   const { size: tier, ratio } = readShape(given, at, facts, choose);
+  const { quality, background, negative_prompt: negativePrompt } = given;
+  const names = { quality: "quality", background: "background", negativePrompt: "negative_prompt" };
+  const look = checkLook({ quality, background, negativePrompt }, rules, (option, problem) =>
+    invalid(`${at}.options.${names[option]}`, problem),
+  );
+  const askedSeed = checkSeed(given.seed, `${at}.options.seed`, facts, outputCount);
+  return { ...BATCH_TERMS, tier: tier === "1K" ? null : tier, ratio, ...look, askedSeed };
+}
+
+type Look = Pick<ItemTerms, "quality" | "background" | "negativePrompt">;
+
+/**
+ * Checks what an image is asked to look like besides its shape, whatever the fields are called. What the model does without the
+ * option is null. Throws what `refused` makes of a problem.
+ */
+export function checkLook(
+  given: Record<keyof Look, unknown>,
+  { facts, mimeType, limits, usualQuality }: Omit<OptionRules, "outputCount">,
+  refused: (option: keyof Look, problem: string) => ImgbatchError,
+): Look {
+  const choose = <T extends string>(option: keyof Look, known: readonly T[] | undefined) =>
+    chosen(given[option], known, (problem) => refused(option, problem));
+  const quality = choose("quality", facts?.qualities);
   // `auto` is what the model does without the option.
   const background =
     given.background === "auto" ? null : choose("background", facts?.backgrounds ?? BACKGROUNDS);
   if (background === "transparent" && mimeType === "image/jpeg")
-    throw invalid(`${at}.options.background`, "a JPEG has no transparency; ask for image/png or image/webp");
-  return {
-    ...BATCH_TERMS,
-    tier: tier === "1K" ? null : tier,
-    ratio,
-    quality: quality === usualQuality ? null : quality,
-    background,
-    askedSeed: checkSeed(given.seed, `${at}.options.seed`, facts, outputCount),
-    negativePrompt: checkNegativePrompt(
-      given.negative_prompt,
-      `${at}.options.negative_prompt`,
-      facts,
-      limits,
-    ),
-  };
+    throw refused("background", "a JPEG has no transparency; ask for image/png or image/webp");
+  const negativePrompt = checkNegativePrompt(given.negativePrompt, facts, limits, (problem) =>
+    refused("negativePrompt", problem),
+  );
+  return { quality: quality === usualQuality ? null : quality, background, negativePrompt };
+}
+
+/** Returns the value if it is one of the known ones; without these, any. */
+function chosen<T extends string>(
+  given: unknown,
+  known: readonly T[] | undefined,
+  refused: (problem: string) => ImgbatchError,
+): T | null {
+  const value = given ?? null;
+  const found = known === undefined ? (value as T | null) : known.find((each) => each === value);
+  if (value === null || found !== undefined) return found ?? null;
+  const takes = known?.length === 0 ? "the model takes none" : `the model takes ${known?.join(", ")}`;
+  throw refused(`${shown(value)} is not possible; ${takes}`);
 }
 
 /** Reads size and ratio. Pixels that a size and a ratio of the model stand for are these two. */
@@ -110,16 +130,16 @@ function checkSeed(seed: unknown, at: string, facts: OptionFacts | null, outputC
 
 function checkNegativePrompt(
   text: unknown,
-  at: string,
-  facts: OptionFacts | null,
+  facts: OptionRules["facts"],
   { promptChars }: OptionRules["limits"],
+  refused: (problem: string) => ImgbatchError,
 ): string | null {
   if (text === undefined || text === null || text === "") return null;
-  if (typeof text !== "string") throw invalid(at, "must be a text");
-  if (facts?.negativePrompt === false) throw invalid(at, "the model takes none; say it in the prompt");
-  if (hasUnstorableText(text)) throw invalid(at, "must not hold NUL or half of a surrogate pair");
+  if (typeof text !== "string") throw refused("must be a text");
+  if (facts?.negativePrompt === false) throw refused("the model takes none; say it in the prompt");
+  if (hasUnstorableText(text)) throw refused("must not hold NUL or half of a surrogate pair");
   if (isLongerThan(text, promptChars))
-    throw invalid(at, `has ${codePointLength(text)} characters; at most ${promptChars} are allowed`);
+    throw refused(`has ${codePointLength(text)} characters; at most ${promptChars} are allowed`);
   return text.trim() === "" ? null : text.trim();
 }
 

@@ -18,7 +18,7 @@ import {
   isPaid,
   type ModelEntry,
   type Offer,
-  optionsOf,
+  type OptionFacts,
   referenceLimit,
 } from "../../domain/models.ts";
 import type { AccountRecord, BatchRecord } from "../../domain/records.ts";
@@ -39,12 +39,12 @@ import { plainFormat, shapeOf } from "../request-body/json-value.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
 import { checkRequest, type RequestRules } from "./check-request.ts";
 
-/** Returns an entry of the batch model list; null for a model without a price. */
+/** Returns an entry of the batch model list; null for a model without a price. `facts`: what a batch may ask for. */
 function batchModel(
   model: ModelEntry,
   offer: Offer,
-  group: GroupEntry,
-  account: AccountRecord,
+  facts: OptionFacts,
+  { group, account }: { group: GroupEntry; account: AccountRecord },
 ): BatchModel | null {
   const { provider } = offer;
   const priceFor = (size: SizeTier, quality: string | null) => {
@@ -59,7 +59,6 @@ function batchModel(
   };
   const price = priceFor("1K", null);
   if (price === null) return null;
-  const facts = optionsOf(model, provider, offer.executedModel);
   const qualities = facts.qualities.length === 0 ? [null] : facts.qualities;
   const shapes = facts.tiers.flatMap((size) => qualities.map((quality) => ({ size, quality })));
   return {
@@ -206,7 +205,8 @@ export const createOperations: readonly Operation[] = [
       const name = queryChoice(request, "provider", deps.offers.providerNames) ?? null;
       const data = batchModelsOf(group, deps.models).flatMap((model) => {
         const offer = deps.offers.first(model.id, undefined, name);
-        return (offer && batchModel(model, offer, group, account)) ?? [];
+        const facts = deps.offers.optionsFor(model, name);
+        return (offer && facts && batchModel(model, offer, facts, { group, account })) ?? [];
       });
       const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
       const limits = Object.fromEntries(

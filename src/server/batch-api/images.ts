@@ -1,4 +1,3 @@
-import { Readable } from "node:stream";
 import type { Request, Response } from "express";
 import type { ItemThumbnail } from "../../contract/batch-api.ts";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
@@ -8,7 +7,7 @@ import { PATHS } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";
 import { OPERATOR } from "../../domain/accounts.ts";
 import { deleteImages } from "../../domain/batches/delete.ts";
-import { readIntact } from "../../domain/downloads/piece-stream.ts";
+import { openIntact } from "../../domain/downloads/piece-stream.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../../domain/records.ts";
 import { safeFileName } from "../../kernel/text.ts";
@@ -117,10 +116,7 @@ const getContent: Operation = {
       etag: sha256,
       mimeType,
       fileName: `${safeFileName(name)}.${IMAGE_EXTENSIONS[mimeType]}`,
-      open: async ({ start, end }: { start: number; end: number }) => {
-        const bytes = await readIntact(deps.blobs, output);
-        return Readable.from([bytes.subarray(start, end + 1)]);
-      },
+      open: (range: { start: number; end: number }) => openIntact(deps.blobs, output, range),
     };
     await sendDownload(request, response, download, () => deps.slots.take(caller.key.id));
   },
@@ -281,10 +277,8 @@ export const imageOperations: readonly Operation[] = [
           etag: sha256,
           mimeType,
           fileName: `${safeFileName(`${item.customId}_reference_${index + 1}`)}.${IMAGE_EXTENSIONS[mimeType]}`,
-          open: async ({ start, end }: { start: number; end: number }) => {
-            const bytes = await readIntact(blobs, { blobKey, sizeBytes, sha256 });
-            return Readable.from([bytes.subarray(start, end + 1)]);
-          },
+          open: (range: { start: number; end: number }) =>
+            openIntact(blobs, { blobKey, sizeBytes, sha256 }, range),
         };
         await sendDownload(request, response, download, () => slots.take(caller.key.id));
       },

@@ -69,7 +69,7 @@ const REMOTE_DEFAULT = 30;
 /**
  * Counts wrong keys by address and minute, to prevent fast guessing. It never stops a valid key. `perMinute` 0 means 30,
  * and no limit for callers on this machine unless `countsLoopback`: behind a proxy every caller may seem to be on this
- * machine.
+ * machine. Around the end of a minute an address may show twice as many: a key cannot be guessed with so few.
  */
 export class FailedAuthLimit {
   readonly #perMinute: number;

@@ -3,12 +3,16 @@ import {
   type AspectRatio,
   DEFAULT_RATIO,
   type ImageMimeType,
+  type ImageSize,
   isImageMimeType,
   nearestRatio,
+  pixelAdvice,
+  readPixels,
   SIZE_TIERS,
   type SizePx,
   type SizeTier,
   shownSize,
+  sizeOfPixels,
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native-api.ts";
@@ -22,10 +26,11 @@ import {
 } from "../../domain/images/sent-image.ts";
 import { MAX_INPUT_IMAGES, type ModelEntry, type OptionFacts } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
-import type { VerbatimRequest } from "../../domain/ports/image-provider.ts";
+import type { AskedOptions, VerbatimRequest } from "../../domain/ports/image-provider.ts";
 import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
 import { isObject } from "../../kernel/json.ts";
 import { formatBytes, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
+import { checkLook } from "../batch-api/check-options.ts";
 import { invalidArgument, parseArgument } from "../http/errors.ts";
 
 /** An image of a request before its bytes were looked into. `fields`: where each kind of problem belongs. */
@@ -179,7 +184,10 @@ const PASSED = ["systemInstruction", "tools", "toolConfig", "safetySettings", "c
 const READ = [...PASSED, "contents", "generationConfig", "model", "key", "metadata"] as readonly string[];
 /** Fields of `generationConfig` and of its `imageConfig` that are not passed on as they came. */
 const OWN_CONFIG = ["responseModalities", "responseMimeType", "seed", "imageConfig"] as const;
-const OWN_IMAGE_CONFIG = ["aspectRatio", "imageSize", "outputMimeType", "imageOutputOptions"] as const;
+const OWN_IMAGE_CONFIG = [
+  ...["aspectRatio", "imageSize", "outputMimeType", "imageOutputOptions"],
+  ...["pixels", "quality", "background", "negativePrompt"],
+] as const;
 
 type Body = NativeBody<"GenerateContent">;
 
@@ -317,6 +325,7 @@ const CAMEL = Object.fromEntries(
     "imageSize",
     "outputMimeType",
     "imageOutputOptions",
+    "negativePrompt",
     "displayName",
     "inputConfig",
     "fileName",
@@ -362,7 +371,7 @@ interface ContentRules {
   /** Finds the files of the caller. Default: there are none. */
   findFileImage?: FindFileImage;
   /** What the model takes. */
-  options: Pick<OptionFacts, "seed" | "maxSeed" | "ratios" | "tiers">;
+  options: OptionFacts;
   /** How many input images its providers take. Default: as many as a request may have. */
   imageLimit?: number;
 }
@@ -391,10 +400,9 @@ export async function checkContent(
     throw invalidArgument(IMAGE_CONFIG, "is required: the parameters of the image, or {}");
   }
   const imageConfig = generationConfig.imageConfig ?? {};
-  const ratio = checkRatio(imageConfig, rules.options);
-  const size = checkSize(imageConfig, rules.options);
+  const { size, ratio } = checkShape(imageConfig, rules.options);
   const mimeType = checkFormat(imageConfig, generationConfig.responseMimeType);
-  const seed = checkSeed(generationConfig.seed ?? null, rules.options);
+  const asked = checkAsked(generationConfig.seed ?? null, imageConfig, mimeType, rules);
   checkRoles(contents);
   refuseUnstorable(contents);
   const { prompt, earlier } = readTurns(contents, rules.limits);
@@ -410,9 +418,12 @@ export async function checkContent(
   const ignored = [...unreadFields(parsed), ...leftOut];
   const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, rules.options));
   const keepsRatio = ratio === null && first !== null;
-  const asked =
-    seed === null ? {} : { asked: { quality: null, background: null, seed, negativePrompt: null } };
-  const more = { ...asked, ...(verbatim && { verbatim }), ...(ignored.length > 0 && { ignored }) };
+  const isAsked = Object.values(asked).some((value) => value !== null);
+  const more = {
+    ...(isAsked && { asked }),
+    ...(verbatim && { verbatim }),
+    ...(ignored.length > 0 && { ignored }),
+  };
   return { model, prompt, earlier, images, ratio: shape, keepsRatio, size, mimeType, ...more };
 }
 
@@ -458,10 +469,24 @@ function checkModalities(modalities: readonly string[]): void {
   if (other !== undefined) throw invalidArgument(at, "takes only TEXT and IMAGE");
 }
 
-function checkRatio(
-  { aspectRatio }: ImageConfig,
-  { ratios }: Pick<OptionFacts, "ratios">,
-): AspectRatio | null {
+/** Reads size and ratio, or the pixels that stand for both. */
+function checkShape(
+  config: ImageConfig,
+  options: OptionFacts,
+): { size: ImageSize; ratio: AspectRatio | null } {
+  if (!config.pixels) return { size: checkSize(config, options), ratio: checkRatio(config, options) };
+  const at = `${IMAGE_CONFIG}.pixels`;
+  if (config.imageSize || config.aspectRatio)
+    throw invalidArgument(at, "leave out imageSize and aspectRatio");
+  const pixels = readPixels(config.pixels);
+  if (pixels === null) throw invalidArgument(at, "must be width and height, such as 1536x1024");
+  const found = sizeOfPixels(options, pixels);
+  if (found === null)
+    throw invalidArgument(at, `are not possible; this model takes ${pixelAdvice(options, pixels)}`);
+  return found;
+}
+
+function checkRatio({ aspectRatio }: ImageConfig, { ratios }: OptionFacts): AspectRatio | null {
   if (aspectRatio == null || aspectRatio === "") return null;
   const known = ratios.find((ratio) => ratio === aspectRatio);
   if (known !== undefined) return known;
@@ -469,7 +494,7 @@ function checkRatio(
   throw invalidArgument(`${IMAGE_CONFIG}.aspectRatio`, problem);
 }
 
-function checkSize({ imageSize }: ImageConfig, { tiers: sizes }: Pick<OptionFacts, "tiers">): SizeTier {
+function checkSize({ imageSize }: ImageConfig, { tiers: sizes }: OptionFacts): SizeTier {
   const asked = imageSize || "1K";
   const size = sizes.find((known) => known === asked);
   if (size !== undefined) return size;
@@ -478,6 +503,20 @@ function checkSize({ imageSize }: ImageConfig, { tiers: sizes }: Pick<OptionFact
   if (upper !== undefined && upper !== asked)
     throw invalidArgument(at, `must be written with a capital K: ${upper}`);
   throw invalidArgument(at, `the image size has an unsupported value; this model makes ${sizes.join(", ")}`);
+}
+
+function checkAsked(
+  seed: number | null,
+  { quality, background, negativePrompt }: ImageConfig,
+  mimeType: ImageMimeType,
+  { options, limits }: ContentRules,
+): AskedOptions {
+  const look = { quality: quality || null, background: background || null, negativePrompt };
+  const rules = { facts: options, mimeType, limits, usualQuality: options.defaultQuality };
+  const checked = checkLook(look, rules, (option, problem) =>
+    invalidArgument(`${IMAGE_CONFIG}.${option}`, problem),
+  );
+  return { ...checked, seed: checkSeed(seed, options) };
 }
 
 function checkSeed(seed: number | null, options: ContentRules["options"]): number | null {

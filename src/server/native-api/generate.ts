@@ -261,6 +261,9 @@ const FIELDS: { [about in Misfit["about"]]?: string } = {
   size: "generationConfig.imageConfig.imageSize",
   aspectRatio: "generationConfig.imageConfig.aspectRatio",
   seed: "generationConfig.seed",
+  quality: "generationConfig.imageConfig.quality",
+  background: "generationConfig.imageConfig.background",
+  negativePrompt: "generationConfig.imageConfig.negativePrompt",
 };
 
 const fieldOf = (about: Misfit["about"]) => FIELDS[about] ?? about;

@@ -1,4 +1,5 @@
 import type { Request, Response } from "express";
+import { announcedPixels } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { SizeTier } from "../../contract/image-formats.ts";
 import type { NativeBody } from "../../contract/native-api.ts";
@@ -83,7 +84,15 @@ async function catalogueOf(deps: ApiDeps, response: Response) {
     const offer = deps.realtimeOffers.first(model.id);
     const rate = offer === null ? 1 : rateFor(offer, account);
     const sizes = pricedSizes(model);
-    const priceOf = (size: SizeTier) => microsToNumber(priceRealtimeImage(model, size, group, rate) ?? 0);
+    const { qualities, defaultQuality, backgrounds, seed, negativePrompt, pixels } =
+      deps.realtimeOffers.options(model);
+    const pricesOf = (quality: string | null) =>
+      Object.fromEntries(
+        sizes.flatMap((size: SizeTier) => {
+          const price = priceRealtimeImage(model, size, group, rate, quality);
+          return price === null ? [] : [[size, microsToNumber(price)]];
+        }),
+      );
     return {
       name: `models/${model.id}`,
       version: "1",
@@ -99,9 +108,18 @@ async function catalogueOf(deps: ApiDeps, response: Response) {
       aspectRatios: [...ratiosOf(model)],
       imageSizes: sizes,
       maxInputImages: MAX_INPUT_IMAGES,
+      imageOptions: {
+        pixels: announcedPixels(pixels),
+        quality: [...qualities],
+        defaultQuality,
+        background: [...backgrounds],
+        seed,
+        negativePrompt,
+      },
       pricing: {
         currency: "usd",
-        images: Object.fromEntries(sizes.map((size) => [size, priceOf(size)])),
+        images: pricesOf(null),
+        qualities: Object.fromEntries(qualities.map((quality) => [quality, pricesOf(quality)])),
         ...(offer !== null && isPaid(offer.provider) ? { paid: true } : {}),
         ...(offer !== null && isPlayMoney(offer, account) ? { play_money: true } : {}),
       },

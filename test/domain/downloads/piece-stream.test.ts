@@ -1,8 +1,14 @@
 import { truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type Piece, pieceBytes, pieceStream } from "../../../src/domain/downloads/piece-stream.ts";
+import {
+  openIntact,
+  type Piece,
+  pieceBytes,
+  pieceStream,
+} from "../../../src/domain/downloads/piece-stream.ts";
 import type { BlobStore } from "../../../src/domain/ports/blob-store.ts";
+import { sha256Hex } from "../../../src/kernel/ids.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -107,4 +113,25 @@ describe("a document with stored images in it", () => {
       await expectRefused();
     },
   );
+});
+
+it("a part of a large image is sent after all of it was compared with its hash, without all of it in memory", async () => {
+  const blobs = fileBlobs(await tempDir());
+  const bytes = Buffer.alloc(3 * KIB * KIB, "image");
+  const { sizeBytes, sha256 } = await blobs.put("outputs/b/1", bytes);
+  expect(sha256).toBe(sha256Hex(bytes));
+  const image = { blobKey: "outputs/b/1", sizeBytes, sha256 };
+  const inPieces = { ...blobs, read: () => Promise.reject(new Error("read as a whole")) };
+  const range = { start: 7, end: 2_000_000 };
+  const sent = await (await openIntact(inPieces, image, range)).toArray();
+  expect(Buffer.concat(sent).equals(bytes.subarray(7, 2_000_001))).toBe(true);
+  bytes[bytes.length - 1] = 0;
+  await blobs.put(image.blobKey, bytes);
+  await expect(openIntact(inPieces, image, range)).rejects.toMatchObject({
+    code: "BATCH_IMAGE_RESULT_MISSING",
+  });
+  await blobs.delete(image.blobKey);
+  await expect(openIntact(inPieces, image, range)).rejects.toMatchObject({
+    code: "BATCH_IMAGE_RESULT_MISSING",
+  });
 });

@@ -134,6 +134,28 @@ it("a model's own bound of seeds holds for the last output, too, and is in the l
   }
 });
 
+it("the list of models announces what any provider of the model takes, which is what a batch may ask for", async () => {
+  const upstreamOf = (name: string, tier: "1K" | "2K", option: "seed" | "negativePrompt") =>
+    new FakeUpstream(name, {
+      isFree: true,
+      takes: { maxReferences: 14, ratios: "any", tiers: [tier], options: [option] },
+    });
+  const providers = [upstreamOf("first", "1K", "seed"), upstreamOf("second", "2K", "negativePrompt")];
+  const models = [{ id: MODEL, sizes: ["1K", "2K"], prices: { "1K": 0.1, "2K": 0.2 } }];
+  const service = await startTestService({ providers, config: { models } });
+  const listed = async (query = "") => {
+    const { data } = await bodyOf(await service.ask(`/models${query}`));
+    return (data as { options: object; prices: object[] }[])[0];
+  };
+  const union = { image_size: ["1K", "2K"], seed: true, negative_prompt: true };
+  expect(await listed()).toMatchObject({ provider: "first", options: union });
+  expect((await listed())?.prices).toHaveLength(2);
+  const own = { image_size: ["2K"], seed: false, negative_prompt: true };
+  expect(await listed("?provider=second")).toMatchObject({ provider: "second", options: own });
+  const options = { image_size: "2K", negative_prompt: "snow" };
+  expect((await create(service, [{ prompt: "a", options }])).status).toBe(200);
+});
+
 it("[OPT-3] the same request is a replay after its model has got another default quality, or does not take it any more", async () => {
   const model = (more: object) => ({
     providers: [new FakeUpstream("vendor", { takes: TAKES_ALL, isFree: true })],

@@ -43,6 +43,31 @@ it("[OPT-8] takes a seed for a model that does", async () => {
   await expect(check(seeded(7), LITE)).rejects.toMatchObject({ param: "generationConfig.seed" });
 });
 
+it("[OPT-1] takes quality, background, negative prompt and exact pixels as far as the model does, in words of our own", async () => {
+  const looking = (imageConfig: object) => config({ responseModalities: ["IMAGE"], imageConfig });
+  const look = { quality: "high", background: "transparent", negative_prompt: " snow " };
+  expect(await check(looking({ ...look, pixels: "1600x912" }))).toMatchObject({
+    asked: { quality: "high", background: "transparent", negativePrompt: "snow", seed: null },
+    size: "1600x912",
+  });
+  const plain = { quality: "medium", background: "auto", negativePrompt: null };
+  expect(await check(looking(plain))).toEqual(await check(looking({})));
+  const jpeg = { background: "transparent", outputMimeType: "image/jpeg" };
+  for (const [wrong, field] of [
+    [{ quality: "ultra" }, "quality"],
+    [{ background: "blue" }, "background"],
+    [jpeg, "background"],
+    [{ negativePrompt: "a\0b" }, "negativePrompt"],
+    [{ pixels: "10x10" }, "pixels"],
+    [{ pixels: "wide" }, "pixels"],
+    [{ pixels: "1600x912", imageSize: "1K" }, "pixels"],
+    [{ imageSize: "1024x1024" }, "imageSize"],
+  ] as const)
+    await expect(check(looking(wrong))).rejects.toMatchObject({
+      param: `generationConfig.imageConfig.${field}`,
+    });
+});
+
 const parts = (...of: unknown[]) => ({ ...content("fox"), contents: [{ parts: of }] });
 
 describe("a real-time request", () => {

@@ -6,7 +6,7 @@ import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { FakeProvider, made, tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
+import { FakeProvider, FakeUpstream, made, tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import {
   answerOf,
@@ -67,6 +67,33 @@ async function expectUntouched(data: string) {
     .toMatchObject({ balanceMicroUsd: 1e9, heldMicroUsd: 0 });
   expect(await stores.read.usage.list({})).toEqual([]);
 }
+
+it("a chat with more pictures of the model than it takes goes on without the oldest of them, and says so", async () => {
+  const takes = { maxReferences: 2, ratios: "any", tiers: "any" } as const;
+  const upstream = new FakeUpstream("vendor", { isFree: true, takes });
+  const service = await start(upstream);
+  const pictures = await Promise.all([1, 2, 3, 4].map((seed) => tinyPng(seed)));
+  const turn = (role: string, ...parts: object[]) => ({ role, parts });
+  const [photo, ...made] = pictures.map((bytes) => imagePart(bytes));
+  const edits = made.flatMap((image, i) => [turn("model", image), turn("user", { text: `edit ${i}` })]);
+  const contents = [turn("user", { text: "paint this" }, photo ?? {}), ...edits];
+  const answer = await generate(service, { ...content("x"), contents });
+  expect([answer.status, answer.headers.get("x-imgbatch-ignored")]).toEqual([
+    200,
+    expect.stringContaining("contents[1].parts[0], contents[3].parts[0]"),
+  ]);
+  await answer.arrayBuffer();
+  const sent = await Promise.all((upstream.requests[0]?.references ?? []).map(({ read }) => read()));
+  // The person's own picture stays, and the newest of the model's.
+  expect(sent).toEqual([pictures[0], pictures[3]]);
+  const own = [1, 2, 3].map((i) => turn("user", { text: `photo ${i}` }, photo ?? {}));
+  const tooMany = await generate(service, { ...content("x"), contents: own });
+  expect([tooMany.status, (await errorOf(tooMany)).message]).toEqual([
+    400,
+    expect.stringContaining("contents"),
+  ]);
+  expect(upstream.requests).toHaveLength(1);
+});
 
 describe("an image in real time", () => {
   it("[RT-8] has exactly the pixels of its size and ratio, and the format asked for", async () => {

@@ -24,6 +24,16 @@ describe("the models for real time", () => {
       pricing: { currency: "usd", images: { "1K": 0.268, "2K": 0.268, "4K": 0.48 } },
     });
     expect(body.aspectRatios).toHaveLength(10);
+    expect(body).toMatchObject({
+      imageOptions: {
+        quality: ["low", "medium", "high"],
+        defaultQuality: "medium",
+        background: ["transparent", "opaque", "auto"],
+        seed: true,
+        negativePrompt: true,
+      },
+      pricing: { qualities: { high: { "1K": 0.268, "4K": 0.48 } } },
+    });
     expect((await get(service, `/v1beta/models/${MODEL}`)).body.aspectRatios).toHaveLength(14);
   });
 
