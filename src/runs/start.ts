@@ -18,6 +18,7 @@ import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts
 import { otherMaker } from "./directory/run-service.ts";
 import {
   isLacking,
+  isUnsent,
   lastRound,
   newBatch,
   newRunState,
@@ -36,7 +37,7 @@ import { findBatch } from "./run-batches.ts";
 import {
   askedIn,
   type ImageConsent,
-  imagesIn,
+  imageIdsOf,
   isDefiniteRefusal,
   type Run,
   readAskedItems,
@@ -90,8 +91,11 @@ interface Start {
   items: readonly PlannedItem[];
   /** The images whose requests leave, with those that an earlier command left open. */
   images: readonly Asked[];
-  /** Of these, the images of batches that the service may have made without an answer. Other prompts replace theirs. */
-  openImages: number;
+  /**
+   * Batches of the run before an update that the service may have made without an answer. They are found by their keys, and
+   * those with other prompts are cancelled.
+   */
+  open: RunBatch[];
   /** Of these, the images of prompts that are the same, and were not made yet. */
   unmadeImages: number;
   /** The changes of the prompts; null if the run was never updated, or is new. */
@@ -128,7 +132,7 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     const known = new Set(own?.batches.map((batch) => batch.idempotency_key));
     const added = state.batches.filter(({ idempotency_key: key }) => !known.has(key));
     const images = askedIn(unsentBatches(state, service), plan.items);
-    const fresh = { state, added, items: plan.items, images, openImages: 0, unmadeImages: 0, update: null };
+    const fresh = { state, added, items: plan.items, images, open: [], unmadeImages: 0, update: null };
     return { ...fresh, kind: "run", isNew: own === null };
   }
   await claim(dir, earlier.input_sha256);
@@ -137,22 +141,23 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   const begun = { state: earlier, isNew: false, added: [], items: update.items, update };
   if (isSame) {
     const images = askedIn(unsent, update.items);
-    return { ...begun, kind: "run", images, openImages: 0, unmadeImages: 0 };
+    return { ...begun, kind: "run", images, open: [], unmadeImages: 0 };
   }
   // What is the same and not made yet is still to be paid, wherever it is made.
   const unmade = (await findUnmade(options, earlier)).flatMap(({ pending }) => pending);
+  const open = unsent.filter(({ refused }) => refused !== true);
+  const asked = open.length === 0 ? [] : await readAskedItems(dir);
+  // Another service makes what it is asked to find.
+  const isFindOnly = options.sharesReferences === true;
+  if (isFindOnly) unmade.push(...open.flatMap((entry) => imageIdsOf(entry, asked)));
   const left = unmade.filter((id) => update.keptImages.has(id) && !update.images.includes(id));
   const wanted = { images: [...update.images, ...left] };
   if (!options.isUpdate) {
     const advise = () => options.adviseUpdate(askedIn([wanted], update.items));
     throw changedError(shownDir, update, advise);
   }
-  const open = unsent.filter(({ refused }) => refused !== true);
-  const images = [
-    ...askedIn([wanted], update.items),
-    ...(open.length === 0 ? [] : askedIn(open, await readAskedItems(dir))),
-  ];
-  return { ...begun, kind: "update", images, openImages: imagesIn(open), unmadeImages: left.length };
+  const images = [...askedIn([wanted], update.items), ...(isFindOnly ? [] : askedIn(open, asked))];
+  return { ...begun, kind: "update", images, open, unmadeImages: left.length };
 }
 
 /** Whether the run in a directory asks for the same as a plan, of an upstream at another address. */
@@ -359,16 +364,19 @@ export async function leaveRun(dir: string, state: RunState): Promise<void> {
 
 async function startUpdate(options: StartOptions, start: Start): Promise<StartedRun> {
   const { dir, plan } = options;
-  const { state: before, items, update } = start;
+  const { state: before, items, update, open } = start;
   if (update === null) throw new ImgbatchError("INTERNAL", "An update has no changes.");
   if (update.renamed.length > 0) options.reporter.note(describeChanges(update));
   const consentOf = (await options.approve?.(start.images)) ?? null;
-  if (start.openImages > 0) {
-    // Their prompts are about to be replaced. Batches that the service has already made are found by their keys.
-    options.reporter.note("finishing the earlier submission first");
-    await send({ ...options, state: before, consentOf }, { isWanted: ({ refused }) => refused !== true });
+  const remade: string[] = [];
+  if (open.length > 0) {
+    options.reporter.note("looking for batches whose requests had no answer");
+    const isWanted = (entry: RunBatch) => open.includes(entry);
+    await send({ ...options, state: before, consentOf }, { isWanted, isFindOnly: true });
+    const asked = await readAskedItems(dir);
+    for (const entry of open.filter(isUnsent)) remade.push(...imageIdsOf(entry, asked));
   }
-  const remade = await cancelReplaced(options, before, update.keptImages);
+  remade.push(...(await cancelReplaced(options, before, update.keptImages)));
   await removeLeftovers(dir);
   const input = pendingInputName(plan.inputSha256);
   await writeInput(dir, items, input);
@@ -380,13 +388,13 @@ async function startUpdate(options: StartOptions, start: Start): Promise<Started
     finished_at: null,
     request: submittedRequest(plan.request),
     batches: before.batches
-      .filter(({ refused }) => refused !== true)
+      .filter((entry) => entry.refused !== true && !(open.includes(entry) && isUnsent(entry)))
       .map(({ replaced: _, ...batch }, index) => ({ ...batch, index })),
     updates: [...(before.updates ?? []), { round, superseded: update.superseded }],
   };
   const parentId = state.batches.findLast(({ id }) => id !== null)?.id ?? null;
   const pending = await readRunInput(dir, input);
-  const made = new Set([...update.images, ...remade]);
+  const made = new Set([...update.images, ...remade.filter((id) => update.keptImages.has(id))]);
   const ids = items
     .flatMap(({ customId, outputCount }) => expandedCustomIds(customId, outputCount))
     .filter((id) => made.has(id));
@@ -429,7 +437,7 @@ function idsIn({ images }: RunBatch, items: readonly { customId: string }[]): st
 
 /**
  * Cancels the batches with images that an update replaces before they were made, and brings what they have made into the
- * directory. Returns the images of unchanged prompts that are left without a picture. Can be repeated after a kill.
+ * directory. Returns the images that are left without a picture. Can be repeated after a kill.
  */
 async function cancelReplaced(
   options: StartOptions,
@@ -458,7 +466,7 @@ async function cancelReplaced(
     const { id } = ended[at] as Batch;
     const items = await listItems(http, id, signal, entry.asked_count);
     const lost = items.filter(({ error }) => error?.code === "CANCELLED");
-    remade.push(...idsIn(entry, lost).filter((image) => kept.has(image)));
+    remade.push(...idsIn(entry, lost));
   }
   await collectEarlier(options, state);
   return remade;

@@ -161,6 +161,34 @@ describe("an update of a run that was stopped", () => {
   });
 });
 
+describe("an update of a run whose batch was never answered for", () => {
+  it.each([
+    ["was made", (key: string) => key],
+    ["was never made", (key: string) => `${key}-other`],
+  ])("finds a batch that %s by its key, and sends nothing for what was removed", async (_, keyOf) => {
+    const { before } = await stoppedRun();
+    const path = join(cwd, "forty/imgbatch.json");
+    const state = JSON.parse(readFileSync(path, "utf8"));
+    const [batch] = state.batches;
+    Object.assign(batch, { id: null, status: null, state: "unknown" });
+    batch.idempotency_key = keyOf(batch.idempotency_key);
+    writeFileSync(path, JSON.stringify(state));
+    // The last ones have not been asked for.
+    const lines = many(40).map((prompt, i) => (i < 30 ? prompt : `${prompt}, corrected`));
+    prompts("forty.jsonl", lines);
+    const priced = (await run(...SUBMIT, "--update", "--dry-run", "--json")).json();
+    const { code, stderr } = await run(...SUBMIT, "--update");
+    expect([code, stderr]).toEqual([0, expect.stringContaining("40 of 40 images on disk")]);
+    expect(requests() - before).toBeLessThanOrEqual(Number(priced.image_count));
+    expect(
+      many(40)
+        .slice(30)
+        .map((prompt) => upstream.asked(prompt)),
+    ).toEqual(Array(10).fill(0));
+    expect(await billed()).toBe(upstream.billed());
+  });
+});
+
 describe("giving up", () => {
   it("[CANCEL-6] sends nothing, and keeps what was made", async () => {
     const { before } = await stoppedRun();

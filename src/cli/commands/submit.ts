@@ -21,7 +21,7 @@ import { assignIds, type Chunk, type Plan, planRun, type RunRequest } from "../.
 import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/prompt-files.ts";
 import { fitItems, settleItems } from "../../runs/plan/settle-items.ts";
 import { describeChanges } from "../../runs/plan/update.ts";
-import { reportReplay, type StartedRun, type Submissions } from "../../runs/send.ts";
+import { imagesIn, reportReplay, type StartedRun, type Submissions } from "../../runs/send.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
@@ -362,7 +362,7 @@ async function describeDryRun(
 ): Promise<CommandResult> {
   const { plan, shownDir } = work;
   const start = await chooseStart(work, checkDirectory);
-  const { state, update, images, openImages, unmadeImages } = start;
+  const { state, update, images, open, unmadeImages } = start;
   const { chunks, items, request } = plan;
   budget.approve(images);
   const facts = {
@@ -387,9 +387,11 @@ async function describeDryRun(
       ...(unmadeImages === 0
         ? []
         : [`${unmadeImages} of them are of prompts that are the same, and were not made yet`]),
-      ...(openImages === 0
+      ...(open.length === 0 || work.sharesReferences === true
         ? []
-        : [`${openImages} of them are of the earlier submission, which is finished first`]),
+        : [
+            `${imagesIn(open)} of them may be made before their batches of the earlier submission are cancelled`,
+          ]),
       ...budget.estimateLines(images),
     ];
     return { json: { ...facts, changes }, lines };
