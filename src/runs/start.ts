@@ -11,7 +11,7 @@ import { holdsApiKey } from "../kernel/hide-keys.ts";
 import { canonicalJson } from "../kernel/json.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
-import { collectRun } from "./collect-run.ts";
+import { collectSoFar } from "./collect-run.ts";
 import { claimDirectory, removeLeftovers } from "./directory/claim.ts";
 import { readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
@@ -468,19 +468,9 @@ async function cancelReplaced(
     const lost = items.filter(({ error }) => error?.code === "CANCELLED");
     remade.push(...idsIn(entry, lost));
   }
-  await collectEarlier(options, state);
+  // Pictures of changed prompts are set aside once they are here.
+  await collectSoFar({ ...options, state });
   return remade;
-}
-
-/** Fetches what the batches of a run have made, so that pictures of changed prompts are set aside, if all of them have ended. */
-async function collectEarlier(options: StartOptions, state: RunState): Promise<void> {
-  const { service, signal } = options;
-  const found: Batch[] = [];
-  for (const entry of state.batches)
-    if (entry.id !== null && otherMaker(entry, service) === null)
-      found.push(await findBatch(service.http, entry, entry.id, signal));
-  if (!found.every(({ isDone }) => isDone)) return;
-  await collectRun({ ...options, state, batches: found, keepZip: false, isForgiving: true });
 }
 
 /** Returns the name of an input until the run state has its hash. */

@@ -59,8 +59,7 @@ export const command: CommandDetails = {
 
 type SubmitOptions = ReturnType<typeof readSubmitOptions> & { limits: Limits };
 
-const ANEW =
-  "run the same command again: it fetches the finished images, and says how to make the cancelled ones";
+const ANEW = "run the same command again: it says how to make the cancelled ones";
 
 /**
  * `imgbatch submit`: submits, waits, downloads and verifies. Reports every fault of the input before it starts a
