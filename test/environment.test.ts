@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { isDumbTerminal } from "../src/environment.ts";
+import { ignoreRelativeDirectories, isDumbTerminal } from "../src/environment.ts";
 
 it.each([
   [{}, false],
@@ -11,4 +11,16 @@ it.each([
   [{ TERM: "dumb" }, true],
 ])("[VIEW-1] a terminal with %j gets lines of log instead of the live view: %s", (env, isDumb) => {
   expect(isDumbTerminal(env)).toBe(isDumb);
+});
+
+it.skipIf(process.platform === "win32")("a relative or empty directory of the user counts as not set", () => {
+  const env = {
+    HOME: "",
+    XDG_DATA_HOME: "data",
+    XDG_CACHE_HOME: "./cache",
+    XDG_STATE_HOME: "/state",
+    OTHER: "a",
+  };
+  ignoreRelativeDirectories(env);
+  expect(env).toEqual({ XDG_STATE_HOME: "/state", OTHER: "a" });
 });

@@ -262,6 +262,7 @@ export const consoleSchemas = {
   Session: sessionSchema,
   Ticket: ticketSchema,
   ServiceOverview: overviewSchema,
+  ServiceProviderList: listOf(providerSchema),
 };
 
 /** A body of the console, by its name in the OpenAPI document. */

@@ -52,7 +52,11 @@ export function keyProblemOf(entry: ProviderEntry, secret: (name: string) => str
   if (entry.type === "replay") return entry.records ? keyProblemOf(entry.of, secret) : null;
   const variable = "apiKeyEnv" in entry ? entry.apiKeyEnv : null;
   const key = variable === null ? null : secret(variable);
-  return variable === null || key === null ? null : keyProblem(variable, key);
+  if (variable === null || key === null) return null;
+  const header = "keyHeader" in entry ? entry.keyHeader : "auth" in entry ? entry.auth : "";
+  // There the key has its scheme with it: `Bearer abc`.
+  const hasScheme = header.toLowerCase() === "authorization";
+  return keyProblem(variable, hasScheme ? key.replace(/^[A-Za-z]+ /, "") : key);
 }
 
 /** Whether every provider only draws, so that the money is play money. False without any provider. */

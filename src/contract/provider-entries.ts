@@ -67,9 +67,18 @@ const upstream = {
     .default(["batches", "realtime"])
     .describe("the kinds of requests that it serves"),
 };
+/**
+ * The address of a native upstream without a version of its API at its end, which other tools want there: `apiVersion` is
+ * added to each path.
+ */
+const nativeUrl = httpUrl.overwrite((url) => url.replace(/\/v\d+(?:(?:alpha|beta)\d*)?\/*$/, ""));
+/** The address of an upstream that speaks OpenAI's API, with the `/v1` that other tools add to a host without a path. */
+const openaiUrl = httpUrl.overwrite((url) => url.replace(/^(https?:\/\/[^/?#]+)\/*$/i, "$1/v1"));
+const ADDRESS = "the address of the upstream, from which paths begin";
+
 const remote = {
   ...upstream,
-  baseUrl: httpUrl.describe("the address of the upstream, from which paths begin"),
+  baseUrl: httpUrl.describe(ADDRESS),
   concurrency: z.int().min(1).default(4).describe("how many requests run at once"),
   timeoutSeconds: z
     .number()
@@ -103,6 +112,7 @@ const idempotencyKey = header
 const nativeSchema = z.strictObject({
   type: z.literal("native").describe("the vendor's generateContent, or another imgbatch"),
   ...remote,
+  baseUrl: nativeUrl.describe(ADDRESS),
   idempotencyKey,
   apiVersion: z.string().min(1).default("v1beta").describe("the part of the path behind baseUrl"),
   keyHeader: header.default("x-vendorx-api-key").describe("the header that carries the key"),
@@ -142,6 +152,7 @@ const jobs = {
 const nativeBatchSchema = z.strictObject({
   type: z.literal("native-batch").describe("the vendor's files and batch jobs"),
   ...jobs,
+  baseUrl: nativeUrl.describe(ADDRESS),
   apiVersion: z.string().min(1).default("v1beta").describe("the part of the path behind baseUrl"),
   keyHeader: header.default("x-vendorx-api-key").describe("the header that carries the key"),
 });
@@ -152,6 +163,7 @@ const keyAuth = header.default("bearer").describe('"bearer", or the name of the 
 const openaiSchema = z.strictObject({
   type: z.literal("openai").describe("OpenAI Images, and services that speak it"),
   ...remote,
+  baseUrl: openaiUrl.describe(ADDRESS),
   idempotencyKey,
   path: z
     .string()
@@ -192,6 +204,7 @@ const openaiSchema = z.strictObject({
 const openaiBatchSchema = z.strictObject({
   type: z.literal("openai-batch").describe("OpenAI's batch jobs"),
   ...jobs,
+  baseUrl: openaiUrl.describe(ADDRESS),
   auth: keyAuth,
   extra: extra.describe("merged into the body of each request"),
 });

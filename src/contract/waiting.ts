@@ -1,4 +1,4 @@
-import { clockTime, formatDuration } from "../kernel/durations.ts";
+import { formatDuration, momentText } from "../kernel/durations.ts";
 
 /** Whoever asks for a longer pause than this, in ms, is in error or means harm. */
 export const LONGEST_PAUSE_MS = 24 * 3_600_000;
@@ -71,13 +71,16 @@ export function saidLines(said: string | null | undefined): string[] {
 }
 
 /** Describes a waiting: `waiting for google: too many requests; next try at 14:32:10`. */
-export function waitingText(waiting: { code: string; message: string; untilMs: number | null }): string {
+export function waitingText(
+  waiting: { code: string; message: string; untilMs: number | null },
+  nowMs = Date.now(),
+): string {
   const { code, message, untilMs } = waiting;
   const reason = message.replace(/\.$/, "");
   if (code === "STOPPED") return `stopped; ${reason}`;
   if (code === "CANCELLING") return `being cancelled; ${reason}`;
   const isNamed = isWaitingCode(code) && code !== "NO_WORKERS" && code !== "PROVIDER_NOT_CONFIGURED";
-  return `waiting${isNamed ? " for" : ":"} ${reason}${untilMs === null ? "" : `; next try at ${clockTime(untilMs)}`}`;
+  return `waiting${isNamed ? " for" : ":"} ${reason}${untilMs === null ? "" : `; next try at ${momentText(untilMs, nowMs)}`}`;
 }
 
 /** A job at an upstream, as the batch API, the live view and `status` show it. */

@@ -62,6 +62,8 @@ export async function checkInvariants(
     for await (const { window, batches, done } of doubtfulBatches(now)) {
       onProgress(`checking money and batches: ${done} %`);
       if (batches.length > 0) problems.push(...(await batchProblems(now, batches)));
+      for (const { batchId, customId, lost } of await now.audit.lostOutputs(window))
+        problems.push(`batch ${batchId}: ${lost} of the images of ${customId} are lost: nothing names them`);
       for (const output of await now.audit.keptOutputs(window)) outputs.push(output);
     }
     const batches = [...sums.values()].reduce((sum, each) => sum + each.batches, 0);

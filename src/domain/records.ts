@@ -2,7 +2,7 @@ import type { ErrorCode } from "../contract/errors.ts";
 import type { AspectRatio, Background, ImageMimeType, ImageSize } from "../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../contract/statuses.ts";
 import type { Waiting } from "../contract/waiting.ts";
-import type { Trouble, UpstreamUsage, VerbatimAnswer, VerbatimRequest } from "./ports/image-provider.ts";
+import type { UpstreamUsage, VerbatimAnswer, VerbatimRequest } from "./ports/image-provider.ts";
 
 /** Times are milliseconds since 1970; money is whole micro-dollars. */
 
@@ -216,31 +216,6 @@ export interface ItemRecord extends ItemTerms {
 
 /** `once`: a sent request has no known outcome. `twice`: another one was sent after it. */
 export type MaybePaid = "no" | "once" | "twice";
-
-/** The health of a provider for one model, or for all (`*`) when it concerns the credential. */
-export interface HealthRecord {
-  provider: string;
-  /** The id that the upstream knows, or `*`. */
-  model: string;
-  /** The hash of the configuration and the credential that the state was found with. */
-  fingerprint: string;
-  state: "ok" | "cooling" | "disabled";
-  /** When a pause ends; null unless cooling. */
-  untilMs: number | null;
-  /** Why it is not well; null when it is. `message` is that of the last failure, also before it makes a pause. */
-  trouble: Trouble | null;
-  message: string | null;
-  /** The upstream's own words about the last failure, see `ProviderError`; left out or null for none. */
-  said?: string | null;
-  /** Requests in a row that have failed; left out for none. */
-  failures?: number;
-  /** Pauses since the last success. */
-  pauses: number;
-  /** The items of the last failures in a row. */
-  failedItems: readonly string[];
-  /** When the upstream answered 403, in the last hours. */
-  forbiddenMs: readonly number[];
-}
 
 /** The sums of the requests to one provider for one model in a stretch of time. */
 export interface ProviderCalls {

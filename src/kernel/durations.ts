@@ -26,6 +26,18 @@ export function clockTime(ms: number): string {
   return [at.getHours(), at.getMinutes(), at.getSeconds()].map((n) => String(n).padStart(2, "0")).join(":");
 }
 
+/** The local time: `14:03:59` on the same day, else with day and zone, `2030-01-31 14:03:59 UTC+1`. */
+export function momentText(ms: number, nowMs: number): string {
+  const at = new Date(ms);
+  if (at.toDateString() === new Date(nowMs).toDateString()) return clockTime(ms);
+  const day = [at.getFullYear(), at.getMonth() + 1, at.getDate()].map((n) => String(n).padStart(2, "0"));
+  const minutes = -at.getTimezoneOffset();
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  const offset = `${hours}${rest === 0 ? "" : `:${String(rest).padStart(2, "0")}`}`;
+  const zone = minutes === 0 ? "UTC" : `UTC${minutes < 0 ? "-" : "+"}${offset}`;
+  return `${day.join("-")} ${clockTime(ms)} ${zone}`;
+}
+
 /** Returns a time since 1970 in whole seconds, as the APIs write it. Null stays null. */
 export function toSeconds<Ms extends number | null>(ms: Ms): Ms {
   return (ms === null ? null : Math.floor(ms / 1000)) as Ms;

@@ -8,6 +8,7 @@ import { BILLED_NOTE, PAID_TWICE_NOTE } from "../contract/batch-api.ts";
 import { type ErrorCode, errorEntry, ImgbatchError, TWO_LOST } from "../contract/errors.ts";
 import { IMAGE_EXTENSIONS, sniffImageType } from "../contract/image-formats.ts";
 import { missingEnd } from "../contract/image-structure.ts";
+import { isWaitingCode, WAITING_CODES } from "../contract/waiting.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { syncDirectory } from "../kernel/files.ts";
@@ -158,7 +159,10 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       ended.failure = error;
       // Of an upstream on this machine that does not run.
       const isOff = error.code === "PROVIDER_UNREACHABLE";
-      const mayPass = errorEntry(error.code).exit === "temporary" && !isOutOfCapacity(error) && !isOff;
+      const { because = "" } = error;
+      const needsPerson = isWaitingCode(because) && WAITING_CODES[because] !== "temporary";
+      const isTemporary = errorEntry(error.code).exit === "temporary";
+      const mayPass = isTemporary && !isOutOfCapacity(error) && !isOff && !needsPerson;
       if (!mayPass || failuresInARow >= FAILURES_IN_A_ROW) halt(error);
     } finally {
       reportProgress();

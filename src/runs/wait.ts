@@ -4,9 +4,9 @@ import { followChanges, PollLimiter, pollUntilDone } from "../client/poll.ts";
 import type { ProviderIdentity } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { RunEvent } from "../contract/events.ts";
-import { isWaitingCode, named, saidLines, waitingText } from "../contract/waiting.ts";
+import { isWaitingCode, named, saidLines, WAITING_CODES, waitingText } from "../contract/waiting.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { clockTime, formatDuration } from "../kernel/durations.ts";
+import { formatDuration, momentText } from "../kernel/durations.ts";
 import { counted, lowerFirst } from "../kernel/text.ts";
 import { EMBEDDED, isOnThisMachine, type RunReporter, type RunService } from "./directory/run-service.ts";
 
@@ -44,7 +44,7 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
     },
     onFailure: (error, delayMs, untilMs) => {
       reporter.detail(`${error.message.replace(/\.?$/, ".")} Asking again in ${formatDuration(delayMs)}.`);
-      reporter.progress(outageText(error, untilMs), startMs);
+      reporter.progress(outageText(error, untilMs, clock.nowMs()), startMs);
     },
   });
 }
@@ -163,7 +163,7 @@ function progressOf(
     const seconds = first === null ? 0 : (clock.nowMs() - first.atMs) / 1000;
     const rate = first !== null && seconds > 0 ? (doneCount - first.doneCount) / seconds : 0;
     const isCounted = states.every((batch) => batch.hasCounts);
-    const status = statusOf(states);
+    const status = statusOf(states, clock.nowMs());
     const parts = [
       ...(isCounted ? [`${successCount}/${total} images`, `${failCount} failed`] : []),
       ...(rate > 0 ? [`${rate.toFixed(1)}/s`] : []),
@@ -177,8 +177,8 @@ function progressOf(
 }
 
 /** Describes a service that cannot be asked now: `no answer from http://… (connection refused); trying until 21:46:00`. */
-export function outageText({ message }: Error, untilMs: number): string {
-  return `${lowerFirst(message).replace(/\.$/, "")}; trying until ${clockTime(untilMs)}`;
+export function outageText({ message }: Error, untilMs: number, nowMs = Date.now()): string {
+  return `${lowerFirst(message).replace(/\.$/, "")}; trying until ${momentText(untilMs, nowMs)}`;
 }
 
 interface CountOptions {
@@ -225,7 +225,7 @@ function isWorking(states: readonly Batch[]): boolean {
 }
 
 /** Null when all have ended. */
-function statusOf(states: readonly Batch[]): string | null {
+function statusOf(states: readonly Batch[], nowMs: number): string | null {
   const open = states.filter((batch) => !batch.isDone);
   const waiting = open.filter((batch) => batch.waiting !== null);
   const working = open.filter((batch) => batch.waiting === null && batch.status !== "queued");
@@ -233,7 +233,7 @@ function statusOf(states: readonly Batch[]): string | null {
   const status = telling ? statusText(telling) : null;
   const [first] = waiting;
   if (!first?.waiting) return status;
-  const why = waitingText(first.waiting);
+  const why = waitingText(first.waiting, nowMs);
   return working.length === 0 ? why : `${status}, ${counted(waiting.length, "batch", "batches")} ${why}`;
 }
 
@@ -242,8 +242,8 @@ function statusText({ status, queuedBehind }: Batch): string {
   return `waiting behind ${counted(queuedBehind, "other batch", "other batches")}`;
 }
 
-/** A command waits this long for a provider that pauses. The API rounds the end of a pause up to a second. */
-const PATIENCE_MS = 10 * 60_000 + 1000;
+/** A command waits for no provider whose pause lasts longer than this. A pause of ten minutes may be seen a little later. */
+const PATIENCE_MS = 9 * 60_000;
 
 /**
  * Returns the error that ends a command because none of its batches can go on soon; null while one can. The embedded
@@ -261,9 +261,12 @@ function parkedError(
   if (identity !== EMBEDDED) return null;
   const open = batches.filter((batch) => !batch.isDone);
   const stuck = open.flatMap(({ provider, waiting }) => {
-    const isLong = waiting?.untilMs === null || (waiting?.untilMs ?? 0) - nowMs > PATIENCE_MS;
-    const isOfUpstream = waiting !== null && waiting.code !== "STOPPED" && waiting.code !== "CANCELLING";
-    return isOfUpstream && (isLong || isRefusedHere(waiting, providers)) ? [{ provider, waiting }] : [];
+    if (waiting === null || waiting.code === "STOPPED" || waiting.code === "CANCELLING") return [];
+    const { code, untilMs } = waiting;
+    // Money and permissions need a person, however soon the next try is.
+    const isPassing = !isWaitingCode(code) || WAITING_CODES[code] === "temporary";
+    const isLong = !isPassing || untilMs === null || untilMs - nowMs > PATIENCE_MS;
+    return isLong || isRefusedHere(waiting, providers) ? [{ provider, waiting }] : [];
   });
   const paused = new Set(stuck.map(({ provider }) => provider));
   // A batch that waits in line behind a stuck one of its provider cannot go on either.
@@ -275,7 +278,8 @@ function parkedError(
   if (first === undefined || stuck.length + queued.length < open.length) return null;
   const { code, message, untilMs, said } = first.waiting;
   const isRefused = isRefusedHere(first.waiting, providers);
-  const until = untilMs === null ? " until the configuration changes" : ` until ${clockTime(untilMs)}`;
+  const until =
+    untilMs === null ? " until the configuration changes" : ` until ${momentText(untilMs, nowMs)}`;
   const [one] = open;
   const which = open.length === 1 ? `${one?.id} is` : `${open.length} batches are`;
   const why = code === "PROVIDER_NOT_CONFIGURED" && first.provider ? named(first.provider, message) : message;

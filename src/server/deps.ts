@@ -59,6 +59,8 @@ export interface ApiDeps extends CreateBatchDeps {
   facts: { dataDirectory: string; startedAtMs: number };
   /** Asks all workers to begin no work, or to begin work again. */
   setPaused(isPaused: boolean): void;
+  /** Forgets the troubles of a provider in every process. Returns false for an unknown name. */
+  resumeProvider(name: string): boolean;
   /** The load of all workers now. */
   queueOfAll(): Promise<QueueLoad>;
   thumbnails: Thumbnails;

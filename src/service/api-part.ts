@@ -94,6 +94,7 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     pixelsNamed,
     operatorToken: null,
     setPaused: (isPaused) => scheduler.setPaused(isPaused),
+    resumeProvider: workers.resumeProvider,
     isLocalKey: (keyId) => keyId === access?.localKeyId,
     isOwnerKey: (keyId) => keyId === access?.ownerKeyId,
     facts: { dataDirectory, startedAtMs: clock.nowMs() },

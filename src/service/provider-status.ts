@@ -9,13 +9,12 @@ import {
   reportProviders,
   splitTroubles,
 } from "../domain/health/calls.ts";
-import { disabledBy, ProviderHealth, type ProviderTrouble } from "../domain/health/provider-health.ts";
+import { disabledBy, type ProviderTrouble } from "../domain/health/provider-health.ts";
 import { EVERY_MODEL } from "../domain/health/transitions.ts";
 import { type ImageProvider, ProviderError, type Trouble } from "../domain/ports/image-provider.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
-import { silentLog } from "../kernel/log.ts";
 import { linkSignals } from "../kernel/signals.ts";
 import { createProviders } from "../providers/registry.ts";
 import { withApiCode } from "../server/http/errors.ts";
@@ -36,19 +35,28 @@ export type Probe =
       isKeyElsewhere?: true;
     };
 
+/** The providers of the service that runs on a data directory. */
+export interface RunningProviders {
+  identities: readonly ProviderIdentity[];
+  /** The troubles that the service has met. */
+  troubles: readonly ProviderTrouble[];
+  /** Lets the service ask a provider again at once. */
+  resume(name: string): Promise<void>;
+}
+
 /** The configured providers beside the service that may run on the data directory. */
 export interface ProviderStatus {
   /** In the order of the configuration. */
   report(): Promise<ProviderReport[]>;
   /** Asks each upstream for something that costs nothing, for at most 10 s. Drawings always work. Rejects with the signal's reason. */
   ask(signal: AbortSignal): Promise<Map<string, Probe>>;
-  /** The same; and a provider that works is well again, also for the running service. */
+  /** The same; and the running service asks a provider that works again at once. */
   probe(signal: AbortSignal): Promise<Map<string, Probe>>;
   close(): Promise<void>;
 }
 
 /**
- * Opens the configured providers with what the data directory and the service that runs on it know of them. A missing
+ * Opens the configured providers with what the data directory counts of them, and what the service that runs on it has met. A missing
  * directory stays missing.
  */
 export async function openProviderStatus(options: {
@@ -56,25 +64,24 @@ export async function openProviderStatus(options: {
   directory: string;
   /** Default: SQLite and files of the directory. */
   storage?: StoragePlaces;
-  /** The providers of the running service, if they are the configured ones. Default: none runs. */
-  running?: readonly ProviderIdentity[];
+  /** The running service, if its providers are the configured ones. Default: none runs. */
+  running?: RunningProviders | null;
   /** For tests. Default: the real clock. */
   clock?: Clock;
 }): Promise<ProviderStatus> {
-  const { config, directory, storage = LOCAL_STORAGE, running = [] } = options;
+  const { config, directory, storage = LOCAL_STORAGE, running = null } = options;
   const own = await createProviders(config.providers, {
     clock: options.clock ?? systemClock,
     simulate: config.simulate,
     decoding: new Decoding(poolThreads()),
     secret: (name) => secretOf(name),
   });
-  const providers = own.map((each) => asRunning(each, running));
+  const providers = own.map((each) => asRunning(each, running?.identities ?? []));
   const isThere = storage.database.kind === "postgres" || existsSync(join(directory, DATA_FILES.database));
   const given = options.clock ? { clock: options.clock } : {};
   const data = isThere ? await openStorage(storage, { directory, ...given }).catch(rethrow) : null;
   const clock = options.clock ?? data?.clock ?? systemClock;
-  const health =
-    data && (await ProviderHealth.load({ stores: data.stores, clock, log: silentLog }, providers));
+  const resumed = new Set<string>();
   const ask = async (signal: AbortSignal) =>
     new Map(
       await Promise.all(
@@ -89,7 +96,7 @@ export async function openProviderStatus(options: {
       reportProviders(providers, {
         read: data?.stores.read ?? null,
         nowMs: clock.nowMs(),
-        troublesOf: (provider) => troublesOf(provider, health),
+        troublesOf: (provider) => troublesOf(provider, resumed.has(provider.name) ? [] : running?.troubles),
       }),
     ask,
     probe: async (signal) => {
@@ -97,7 +104,9 @@ export async function openProviderStatus(options: {
       for (const [at, { name, upstream }] of own.entries()) {
         // The key of the running service may be another one.
         const isSame = upstream?.fingerprint === providers[at]?.upstream?.fingerprint;
-        if (probes.get(name)?.isOk && isSame) await health?.forgive(name);
+        if (!running || !probes.get(name)?.isOk || !isSame) continue;
+        await running.resume(name);
+        resumed.add(name);
       }
       return probes;
     },
@@ -112,10 +121,10 @@ function rethrow(error: unknown): never {
   throw withApiCode(error);
 }
 
-function troublesOf(provider: ImageProvider, health: ProviderHealth | null): ProviderTrouble[] {
-  if (health) return health.troublesOf(provider);
+function troublesOf(provider: ImageProvider, known: readonly ProviderTrouble[] = []): ProviderTrouble[] {
   const disabled = disabledBy(provider);
-  return disabled ? [{ ...disabled, model: EVERY_MODEL, failures: 0, isOver: false }] : [];
+  if (disabled) return [{ ...disabled, model: EVERY_MODEL, failures: 0, isOver: false }];
+  return known.filter((trouble) => trouble.provider === provider.name);
 }
 
 /** Returns a provider as the running service has it, which may have another key, or one that is missing here. */

@@ -38,6 +38,7 @@ export class SharedFeed {
   /** Distinguishes its own notices from those of others. */
   readonly #from: string;
   readonly #notices: Notices | null;
+  readonly #resumeProvider: (name: string) => unknown;
   readonly #changes = new Map<string, Change>();
   readonly #unsubscribe: () => void;
   readonly #timer: NodeJS.Timeout;
@@ -48,9 +49,17 @@ export class SharedFeed {
   /** The events that are published now come from another process. */
   #isRepeating = false;
 
-  /** `listen` is null where there are no notices. `pollWork` looks for work that others have called for. */
-  constructor(deps: Deps, listen: OpenStorage["listen"], pollWork: () => Promise<unknown>) {
+  /**
+   * `listen` is null where there are no notices. `pollWork` looks for work that others have called for. `resumeProvider`
+   * forgets the troubles of a provider that another process was told to ask again.
+   */
+  constructor(
+    deps: Deps,
+    listen: OpenStorage["listen"],
+    { pollWork, resumeProvider }: { pollWork(): Promise<unknown>; resumeProvider(name: string): unknown },
+  ) {
     this.#deps = deps;
+    this.#resumeProvider = resumeProvider;
     this.#from = deps.ids.recordId("process");
     const poll = coalesced(async () => {
       await pollWork().catch((error) => {
@@ -68,6 +77,11 @@ export class SharedFeed {
     this.#notices?.send(JSON.stringify({ from: this.#from, look: true }));
   }
 
+  /** Lets the other processes ask a provider again at once. */
+  notifyResume(name: string): void {
+    this.#notices?.send(JSON.stringify({ from: this.#from, resume: name }));
+  }
+
   /** The work that this process gave back is taken up at once. */
   async close(): Promise<void> {
     this.#unsubscribe();
@@ -79,8 +93,9 @@ export class SharedFeed {
 
   /** Reads a notice. Returns whether it calls this process to look for work. */
   #read(text: string): boolean {
-    const { from, look, batches } = fieldsOf(parsed(text)) ?? {};
+    const { from, look, batches, resume } = fieldsOf(parsed(text)) ?? {};
     if (from === this.#from) return false;
+    if (typeof resume === "string") this.#resumeProvider(resume);
     for (const each of Array.isArray(batches) ? batches : []) {
       const { id, images = 0, failed = [], gone } = fieldsOf(each) ?? {};
       if (typeof id !== "string") continue;

@@ -33,8 +33,6 @@ import type { OpenStorage } from "./storage/open-storage.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
-/** How soon the service learns that another process has changed the state of a provider. */
-const HEALTH_POLL_MS = 2000;
 
 interface WorkersOptions extends Pick<WorkerDeps, "clock" | "ids" | "random" | "feed" | "log" | "ending"> {
   config: Config;
@@ -60,6 +58,8 @@ export interface Workers {
   /** Those of the providers that are used for real time. */
   realtimeOffers: Offers<ItemProvider>;
   decoding: Decoding;
+  /** See `ApiDeps`. */
+  resumeProvider(name: string): boolean;
   /** Notifies the workers of other processes. */
   notifyOthers(): void;
   /** Gives running work the time to end, then stops it. Also after a start that has failed. */
@@ -126,9 +126,7 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
       ...providers.map((provider) => () => provider.close()),
     );
   try {
-    const health = await ProviderHealth.load({ stores, clock, log }, providers);
-    const polling = setInterval(() => void health.refresh(), HEALTH_POLL_MS).unref();
-    closing.signal.addEventListener("abort", () => clearInterval(polling));
+    const health = new ProviderHealth({ clock, log }, providers);
     const offersOf = <P extends ImageProvider>(some: readonly P[]) =>
       offersFor(config, some, health, providers);
     const inspector = sharpInspector(decoding);
@@ -155,7 +153,12 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
     heartbeat = presence.run(closing.signal);
     const own = new Scheduler(deps);
     scheduler = own;
-    sharing = isAlone ? null : new SharedFeed(deps, listen, () => own.poll());
+    sharing = isAlone
+      ? null
+      : new SharedFeed(deps, listen, {
+          pollWork: () => own.poll(),
+          resumeProvider: (name) => health.resume(name),
+        });
     if (role !== "api") {
       // An image library that does not load is reported now, and not with each image.
       await import("../imaging/sharp-config.ts");
@@ -166,7 +169,11 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
     }
     const realtimeOffers = offersOf(shared.forRealtime);
     const notifyOthers = () => sharing?.notifyWorkers();
-    return { deps, scheduler: own, providers, realtimeOffers, decoding, notifyOthers, close };
+    const resumeProvider = (name: string) => {
+      sharing?.notifyResume(name);
+      return health.resume(name);
+    };
+    return { deps, scheduler: own, providers, realtimeOffers, decoding, resumeProvider, notifyOthers, close };
   } catch (error) {
     await close(0).catch(() => {});
     throw error;
@@ -252,7 +259,7 @@ export function workOfAll(
       const mayWait = waitingSinceMs !== null || (status === "running" && hasJobs.has(batch.provider));
       if (isTerminal(status) || !mayWait) return null;
       const able = offers.forBatch(batch);
-      const known = waitingFor(able.map((each) => health.knownBlockOf(each.provider, each.executedModel)));
+      const known = waitingFor(able.map((each) => health.blockOf(each.provider, each.executedModel)));
       if (known !== null) return known;
       const isOver =
         waitingSinceMs === null || (waiting?.untilMs ?? Number.POSITIVE_INFINITY) <= clock.nowMs();

@@ -140,11 +140,13 @@ create table items (
   status text not null default 'pending',
   attempts integer not null default 0,
   not_before_ms integer not null default 0,
+  delayed_at_ms integer not null default 0,
   lease_token text,
   lease_worker text,
   job_id text,
   mime_type text,
   image_count integer not null default 0,
+  images_deleted_at_ms integer,
   error text,
   finished_at_ms integer,
   model_version text,
@@ -215,6 +217,8 @@ create table upstream_jobs (
   upstream_name text,
   ended_names text not null,
   creates integer not null,
+  refusals integer not null default 0,
+  refused_since_ms integer,
   sent_at_ms integer,
   state text,
   said text,
@@ -334,16 +338,6 @@ create table workers (
   providers text not null,
   is_paused integer not null,
   seen_at_ms integer not null
-);
-
-create table provider_health (
-  provider text not null,
-  model text not null,
-  fingerprint text not null,
-  state text not null,
-  until_ms integer,
-  facts text not null,
-  constraint provider_health_key primary key (provider, model)
 );
 
 create table provider_calls (

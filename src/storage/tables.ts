@@ -7,7 +7,6 @@ import type {
   BatchEvent,
   BatchRecord,
   BudgetRecord,
-  HealthRecord,
   IdempotencyRecord,
   ItemRecord,
   ItemTerms,
@@ -57,9 +56,6 @@ export interface Database {
   request_counts: { apiKeyId: string; second: number; count: number };
   timed_secrets: TimedSecretRecord;
   workers: WorkerRecord & { seenAtMs: number };
-  provider_health: Pick<HealthRecord, "provider" | "model" | "fingerprint" | "state" | "untilMs"> & {
-    facts: Omit<HealthRecord, "provider" | "model" | "fingerprint" | "state" | "untilMs">;
-  };
   provider_calls: ProviderCalls & { fromMs: number };
   retention_time: RetentionTime & { id: number };
 }
@@ -80,5 +76,7 @@ type Later = Exclude<
 
 type ItemsTable = Given<ItemRecord, Later> & {
   notBeforeMs: Generated<number>;
+  delayedAtMs: Generated<number>;
   leaseWorker: Generated<string | null>;
+  imagesDeletedAtMs: Generated<number | null>;
 };

@@ -1,6 +1,6 @@
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { Output } from "../../src/cli/command.ts";
 import { checkNativeParts, checkNode } from "../../src/cli/commands/doctor.ts";
 import {
@@ -9,21 +9,15 @@ import {
   checkSecrecy,
   checkService,
 } from "../../src/cli/commands/doctor-checks.ts";
-import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
-import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
-import { silentLog } from "../../src/kernel/log.ts";
-import { createOpenaiAdapter } from "../../src/providers/openai/provider.ts";
-import { asItemProvider } from "../../src/providers/upstream/item-provider.ts";
 import { acquireDataLockPatiently } from "../../src/storage/data-lock.ts";
 import { createCli } from "../support/cli.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { FAKE_KEY, startFakeService } from "../support/fake-service.ts";
 import { startFakeUpstream } from "../support/openai-upstream.ts";
 import { cleanEnvironment, imgbatch } from "../support/processes.ts";
-import { openBeside, startTestService } from "../support/service.ts";
+import { startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
-import { entryOf } from "../support/upstream-adapter.ts";
 
 /** What `checkService` needs, with a clock that is wrong by some ms. */
 const around = (offMs = 0) => ({
@@ -255,30 +249,5 @@ describe("imgbatch doctor", () => {
     const { code, stdout } = await runInProcess([...DOCTOR, "--data", dir], { cwd: dir });
     expect(code).toBe(9);
     expect(stdout).toMatch(/^fail +data +.*damaged/m);
-  });
-
-  it("reports an upstream that answers but pauses, and changes nothing", async () => {
-    const dir = await tempDir();
-    const upstream = await startFakeUpstream();
-    const own = { name: "own", type: "openai", baseUrl: upstream.url };
-    await writeFile(join(dir, "imgbatch.config.json"), JSON.stringify({ providers: [own] }));
-    const { stores } = await openBeside(join(dir, "data"));
-    const deps = { clock: systemClock, secret: () => null };
-    const provider = asItemProvider(
-      entryOf("openai", own),
-      createOpenaiAdapter(entryOf("openai", own), deps),
-      deps,
-    );
-    onTestFinished(() => provider.close());
-    const health = await ProviderHealth.load({ stores, clock: systemClock, log: silentLog }, [provider]);
-    const trouble = new ProviderError("PROVIDER_ITEM_FAILED", "own has no credit.", { trouble: "billing" });
-    await health.begin(provider, "m")?.failed(trouble, "1");
-    const doctor = () => runInProcess([...DOCTOR, "--data", join(dir, "data")], { cwd: dir });
-    for (const { code, stdout } of [await doctor(), await doctor()]) {
-      expect(code).toBe(0);
-      expect(stdout).toMatch(
-        /^warn +upstream +own answers, but pauses: has no credit\.\n +-> .*imgbatch providers --probe --data \S+ --config \S+$/m,
-      );
-    }
   });
 });

@@ -152,11 +152,19 @@ describe("imgbatch providers", () => {
       reason: expect.stringMatching(/./),
       last_hour: { requests: 1, errors: 1, images: 0 },
     });
+    expect((await runHere(KEY)).stdout).toMatch(/^own .* disabled .*\n.*the upstream says: Wrong key\.$/m);
     const failed = await runHere(KEY, "--probe", "--json");
     expect(failed.code).toBe(3);
     expect(JSON.parse(failed.stdout).providers[0]).toMatchObject({ state: "disabled", probe: { ok: false } });
 
     upstream.refusal = null;
+    vi.stubEnv("OWN_KEY", KEY);
+    const doctor = await runInProcess(["doctor", "--data", data, ...CONFIG], { cwd: data }).finally(() =>
+      vi.unstubAllEnvs(),
+    );
+    expect(doctor.stdout).toMatch(
+      /^warn +upstream +own answers, but is disabled: .*\n +-> .*imgbatch providers --probe --data \S+ --config \S+$/m,
+    );
     const passed = await runHere(KEY, "--probe", "--json");
     expect(passed.code).toBe(0);
     expect(JSON.parse(passed.stdout).providers[0]).toMatchObject({ ...WELL, probe: { ok: true } });

@@ -46,16 +46,20 @@ describe("imgbatch serve", () => {
     expect(stderr).not.toContain(readJson(credentials).api_key);
   });
 
-  it("[DOCTOR-2] warns of a provider without its key, which is disabled, and starts with the others; says that it charges half", async () => {
+  it("[DOCTOR-2] warns of providers without a key or with one that cannot be sent, which are disabled, and starts with the others; says that it charges half", async () => {
     const data = await tempDir();
     const google = { name: "real", type: "native", baseUrl: "https://generativelanguage.googleapis.com" };
     const providers = [
       { ...google, apiKeyEnv: "GEMINI_API_KEY" },
+      { ...google, name: "pasted", apiKeyEnv: "PASTED_KEY" },
       { name: "drawn", type: "procedural" },
     ];
     writeFileSync(join(data, "imgbatch.config.json"), JSON.stringify({ providers }));
     const args = [...serveArgs(data), "--config", "imgbatch.config.json"];
-    const serve = startNode(args, { cwd: data, env: cleanEnvironment({ GEMINI_API_KEY: "" }) });
+    const serve = startNode(args, {
+      cwd: data,
+      env: cleanEnvironment({ GEMINI_API_KEY: "", PASTED_KEY: "canary\u201ckey" }),
+    });
     expect(JSON.parse(await serve.line())).toMatchObject({ event: "ready" });
     serve.child.kill("SIGTERM");
     const { code, stderr } = await serve.exited;
@@ -70,6 +74,11 @@ describe("imgbatch serve", () => {
           msg: "a provider is disabled",
           provider: "real",
           reason: "the environment variable GEMINI_API_KEY is not set",
+        }),
+        expect.objectContaining({
+          msg: "a provider is disabled",
+          provider: "pasted",
+          reason: "PASTED_KEY holds characters that no key has: U+201C",
         }),
       ],
     ]);

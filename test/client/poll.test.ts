@@ -103,6 +103,15 @@ it("a pause that the service asks for does not shorten the time for which an out
   expect(left).toEqual([480_000, 480_000, 480_000]);
 });
 
+it("an outage ends after a day, however long the pauses are that the service asks for", async () => {
+  const { fake, clock, poll } = await bench();
+  const away = { status: 503, headers: { "retry-after": "3600" }, body: "" };
+  fake.fault(/^GET/, ...Array.from({ length: 100 }, () => away));
+  const startMs = clock.nowMs();
+  await expect(poll()).rejects.toMatchObject({ httpStatus: 503 });
+  expect(clock.nowMs() - startMs).toBe(24 * 3_600_000);
+});
+
 it("foreign pages are waited out like a broken network, and reported as such if they stay", async () => {
   const { fake, clock, poll } = await bench({ statuses: ["completed"] });
   const signIn = { status: 200, body: "<html>Sign in" };

@@ -37,6 +37,7 @@ describe.skipIf(process.env.IMGBATCH_TEST_STORES !== undefined)("admin check", (
       ["update items set hold_micro_usd = 1 where position = 0", "its hold is "],
       ["delete from batch_events where \"to\" = 'running'", "its history does not lead to completed"],
       ["delete from batch_events", "its history does not lead to completed"],
+      ["delete from outputs where item_id = (select min(id) from items)", "1 of the images of "],
       ["update batches set status = 'cancelled'", "its history does not lead to cancelled"],
     ] as const;
     const database = new Sqlite(join(data, DATA_FILES.database));

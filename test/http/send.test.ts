@@ -1,7 +1,9 @@
 import { createServer, type RequestListener } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
 import { type Answer, boundedText, Connections, send } from "../../src/http/transport.ts";
+import { CERTIFICATE, KEY } from "../support/certificate.ts";
 import { listening } from "../support/listening.ts";
 
 const textOf = ({ body }: Answer) => boundedText(body, 1000);
@@ -121,6 +123,16 @@ it("a request whose header cannot be written was not sent, and takes no connecti
       isSent: false,
     });
   expect(await textOf(await send(url, { signal: never }, connections))).toBe("fine");
+});
+
+it("a certificate of an unknown authority is told with the variable that names the authority of a network", async () => {
+  const server = createTlsServer({ key: KEY, cert: CERTIFICATE }, (_, response) => response.end());
+  const { port } = new URL(await listening(server));
+  await expect(send(`https://localhost:${port}/`, { signal: never })).rejects.toMatchObject({
+    code: "CERTIFICATE",
+    isSent: false,
+    message: expect.stringContaining("export NODE_EXTRA_CA_CERTS="),
+  });
 });
 
 it("closing the connections ends requests that are under way", async () => {

@@ -47,4 +47,12 @@ describe("the clock", () => {
     await request;
     expect(ended).toHaveBeenCalled();
   });
+
+  it("a time limit holds for a call that never heeds its signal", async () => {
+    const limit = { clock: systemClock, ms: 30_000, late: () => troubled("ambiguous") };
+    const deaf = withTimeLimit(limit, new AbortController().signal, () => new Promise<never>(() => {}));
+    const ended = expect(deaf).rejects.toMatchObject({ trouble: "ambiguous" });
+    await vi.advanceTimersByTimeAsync(30_000);
+    await ended;
+  });
 });

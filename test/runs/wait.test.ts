@@ -265,10 +265,11 @@ describe("a batch whose provider cannot be asked now", () => {
   });
 
   it.each(
-    Object.entries(WAITING_CODES).map(([code, exit]) => [
-      code as keyof typeof WAITING_CODES,
-      EXIT_CODES[exit].code,
-    ]),
+    Object.entries(WAITING_CODES).flatMap(([code, exit]) =>
+      ["STOPPED", "CANCELLING"].includes(code)
+        ? []
+        : [[code as keyof typeof WAITING_CODES, EXIT_CODES[exit].code] as const],
+    ),
   )("%s ends a command with the embedded service with %i when it lasts", async (code, exit) => {
     const untilS = code === "PROVIDER_RATE_LIMITED" ? 700 : null;
     const { pass, looks } = bench({ a: parked(waitingFor(code, untilS)) }, { identity: EMBEDDED });
@@ -296,9 +297,15 @@ describe("a batch whose provider cannot be asked now", () => {
     expect(other.progress.at(-1)).toMatch(/^10\/20 images/);
   });
 
-  it("a command waits for ten minutes, and for a service elsewhere as long as it takes", async () => {
-    const soon = bench({ a: parked(waitingFor("PROVIDER_BILLING", 600), 600) }, { identity: EMBEDDED });
+  it("[HEALTH-10] a command waits for a short pause, for none that needs a person or takes ten minutes, and for a service elsewhere as long as it takes", async () => {
+    const soon = bench({ a: parked(waitingFor("PROVIDER_FAILING", 300), 300) }, { identity: EMBEDDED });
     expect((await soon.pass()).map(({ status }) => status)).toEqual(["completed"]);
+    for (const code of ["PROVIDER_BILLING", "PROVIDER_FORBIDDEN"] as const) {
+      const person = bench({ a: parked(waitingFor(code, 300), 300) }, { identity: EMBEDDED });
+      await expect(person.pass()).rejects.toMatchObject({ code });
+    }
+    const long = bench({ a: parked(waitingFor("PROVIDER_RATE_LIMITED", 600), 600) }, { identity: EMBEDDED });
+    await expect(long.pass()).rejects.toMatchObject({ code: "PROVIDER_RATE_LIMITED" });
     const elsewhere = bench({ a: parked(waitingFor("PROVIDER_CREDENTIAL", null)) });
     expect((await elsewhere.pass()).map(({ status }) => status)).toEqual(["completed"]);
   });

@@ -101,7 +101,7 @@ describe("a clock that is set", () => {
     expect(tries).toBe(3);
   });
 
-  it("[CLOCK-1] far back between two runs makes a pause an hour long at most", async () => {
+  it("[CLOCK-1] far back between two runs makes no pause longer", async () => {
     const before = new SetbackClock();
     const provider = new FakeProvider();
     provider.answer = () =>
@@ -113,8 +113,6 @@ describe("a clock that is set", () => {
     const clock = new SetbackClock(before.nowMs() - TEN_YEARS_MS);
     const config = { retention: { sweepMinutes: 600 } };
     const second = await startTestService({ data: first.data, clock, config });
-    await expect.poll(() => clock.nextWakeInMs).toBe(HOUR_MS);
-    clock.advance(HOUR_MS);
     await second.until(id);
     await expectSound(second, id, 1);
   });

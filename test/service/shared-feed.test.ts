@@ -20,15 +20,17 @@ async function twoFeeds() {
     const feed = new Feed();
     const events: ServiceEvent[] = [];
     feed.subscribe((event) => events.push(event));
-    const side = { feed, events, calls: 0 };
+    const side = { feed, events, calls: 0, resumed: [] as string[] };
     const listen = (hear: (text: string) => void) => {
       listeners.push(hear);
       return { isListening: true, send, close: async () => {} };
     };
-    const pollWork = async () => {
-      side.calls++;
-    };
-    const shared = new SharedFeed({ ...deps, feed }, listen, pollWork);
+    const shared = new SharedFeed({ ...deps, feed }, listen, {
+      pollWork: async () => {
+        side.calls++;
+      },
+      resumeProvider: (name) => side.resumed.push(name),
+    });
     onTestFinished(() => shared.close());
     return Object.assign(side, { shared });
   });
@@ -72,4 +74,12 @@ it("a call reaches the others alone, and what is no notice is left alone", async
   for (const text of ["", "{", "[]", "null", '{"from":"x","batches":[1,{"id":2}]}']) send(text);
   expect([one?.calls, two?.calls]).toEqual([0, 1]);
   expect(two?.events).toEqual([]);
+});
+
+it("[HEALTH-8] a provider that one process was told to ask again is asked again by the others", async () => {
+  const { sides } = await twoFeeds();
+  const [one, two] = sides;
+  one?.shared.notifyResume("vendor");
+  await expect.poll(() => two?.resumed).toEqual(["vendor"]);
+  expect(one?.resumed).toEqual([]);
 });

@@ -67,6 +67,8 @@ const JOB: UpstreamJobRecord = {
   upstreamName: null,
   endedNames: ["earlier"],
   creates: 0,
+  refusals: 0,
+  refusedSinceMs: null,
   sentAtMs: null,
   state: null,
   said: null,
@@ -518,8 +520,6 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
   }
 
   async function records() {
-    const health = { provider: "p", model: "*", fingerprint: "f", state: "cooling", untilMs: 5 } as const;
-    const rest = { trouble: null, message: null, pauses: 1, failedItems: ["a"], forbiddenMs: [1] };
     const calls = {
       provider: "p",
       model: "m",
@@ -534,8 +534,6 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     };
     await read.retentionTime.read();
     await write(async (tx) => {
-      await tx.providerHealth.put({ ...health, ...rest });
-      await tx.providerHealth.put({ ...health, ...rest, state: "ok", untilMs: null });
       await tx.providerCalls.add(0, { ...calls, lastSuccessMs: 7 });
       await tx.providerCalls.add(0, { ...calls, lastSuccessMs: null });
       await tx.providerCalls.add(2 * DAY_MS, { ...calls, provider: "q", lastSuccessMs: null });
@@ -553,7 +551,6 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
         await tx.files.insert({ ...file, ...names, expiresAtMs: 10 });
       }
     });
-    await read.providerHealth.list();
     await read.providerCalls.list({});
     await read.providerCalls.list({ fromMs: DAY_MS, beforeMs: 3 * DAY_MS });
     await read.retentionTime.read();

@@ -8,20 +8,10 @@ import { systemClock } from "../../src/kernel/clock.ts";
 import { openPostgres } from "../../src/storage/dialects/postgres.ts";
 import { connectionOf, isOpenToOthers } from "../../src/storage/dialects/postgres-connection.ts";
 import { openNotices } from "../../src/storage/dialects/postgres-notices.ts";
+import { CERTIFICATE, KEY } from "../support/certificate.ts";
 import { hasPostgres } from "../support/postgres.ts";
 import { startPostgresServer } from "../support/postgres-server.ts";
 import { tempDir } from "../support/temp-dir.ts";
-
-const pem = (what: string, base64: string) => `-----BEGIN ${what}-----\n${base64}\n-----END ${what}-----\n`;
-/** For `localhost`, signed by itself, until 2126. */
-const CERTIFICATE = pem(
-  "CERTIFICATE",
-  "MIIBhzCCAS2gAwIBAgIUDA6SY2s4tCUGE6cwdrJTBeNguXcwCgYIKoZIzj0EAwIwDTELMAkGA1UEAwwCZGIwIBcNMjYxMTIzMTczODMxWhgPMjEyNjEwMzAxNzM4MzFaMA0xCzAJBgNVBAMMAmRiMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEhHiSRKmSv9Rx5G7CmpX2Ry1uEw5of3EmFk+g12HeZysrP8r6Brt/9Xhdj7d+raMFEVYYDIfOi3mUU0CKJ2dt3aNpMGcwHQYDVR0OBBYEFOl0o9EE6ZyR8MPMoDxLYt18ab/qMB8GA1UdIwQYMBaAFOl0o9EE6ZyR8MPMoDxLYt18ab/qMA8GA1UdEwEB/wQFMAMBAf8wFAYDVR0RBA0wC4IJbG9jYWxob3N0MAoGCCqGSM49BAMCA0gAMEUCIQDKeKJreUw6ZB2ZW+n4T97z6SYRWMS1O1WVNJ8lQaF8YAIgTmLvztFw4DevviAkMLaJjs+IEBQWkEpu8DxQMmYdVHA=",
-);
-const KEY = pem(
-  "PRIVATE KEY",
-  "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgZg2rah6pGAtm2Hu24oaBTCYsF78Hb7wTPa9qvljdpu+hRANCAASEeJJEqZK/1HHkbsKalfZHLW4TDmh/cSYWT6DXYd5nKys/yvoGu3/1eF2Pt36towURVhgMh86LeZRTQIonZ23d",
-);
 
 /** The messages of the server: a request for a password by SCRAM, and that it takes no TLS. */
 const SASL = Buffer.from("R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0", "latin1");

@@ -15,7 +15,7 @@ export interface FakeJob {
   model: string;
 }
 
-type Status = Partial<Pick<UpstreamJob, "state" | "said">>;
+type Status = Partial<Pick<UpstreamJob, "state" | "said" | "refusal">>;
 
 /** An upstream that takes jobs of many images. It outlives the services that talk to it, as a real one does. */
 export class FakeJobProvider implements JobProvider {
@@ -116,10 +116,12 @@ export class FakeJobProvider implements JobProvider {
   #shown(name: string): UpstreamJob {
     const { jobId, input } = this.jobs.get(name) ?? { jobId: null, input: null };
     const isCancelled = this.cancelled.includes(name);
-    const { state = "running", said = state }: Status = isCancelled
-      ? { state: "cancelled" }
-      : this.status(name);
-    return { name, jobId, input, createdAtMs: null, state, said };
+    const {
+      state = "running",
+      said = state,
+      refusal = null,
+    }: Status = isCancelled ? { state: "cancelled" } : this.status(name);
+    return { name, jobId, input, createdAtMs: null, state, said, refusal };
   }
 }
 

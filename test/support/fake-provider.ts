@@ -117,7 +117,7 @@ const CODES = { limited: "PROVIDER_RATE_LIMITED", ambiguous: "PROVIDER_TIMEOUT" 
 /** The failure of an upstream with a trouble. */
 export function troubled(
   trouble: Trouble,
-  options: { retryAfterMs?: number; said?: string } = {},
+  options: { retryAfterMs?: number; said?: string; isOfModel?: boolean } = {},
 ): ProviderError {
   const code = trouble === "limited" || trouble === "ambiguous" ? CODES[trouble] : "PROVIDER_ITEM_FAILED";
   return new ProviderError(code, `the upstream has a trouble: ${trouble}`, { trouble, ...options });

@@ -297,7 +297,7 @@ export class Simulation {
       log: silentLog,
       models: [],
       offers: new Offers(providers, []),
-      health: await ProviderHealth.load({ stores: this.stores, clock, log: silentLog }, providers),
+      health: new ProviderHealth({ clock, log: silentLog }, providers),
       outageMs: 86_400_000,
       unknownOutcome: "once",
       limits: DEFAULT_LIMITS,

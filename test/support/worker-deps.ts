@@ -56,6 +56,6 @@ export async function workerDepsOf({
     limits: DEFAULT_LIMITS,
     lineReaders: {},
     uploads: new Uploads({ stores, blobs, clock }, { ...FIXED_LIMITS, ...DEFAULT_LIMITS }),
-    health: await ProviderHealth.load({ stores, clock, log: silentLog }, providers),
+    health: new ProviderHealth({ clock, log: silentLog }, providers),
   };
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
-import { FakeClock } from "../support/fake-clock.ts";
+import { FakeClock, SetbackClock } from "../support/fake-clock.ts";
 import { FakeProvider, FakeUpstream, made, tinyPng, troubled } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { content, errorOf, generate, imagePart } from "../support/realtime.ts";
@@ -81,7 +81,8 @@ describe("an upstream that cannot be used", () => {
   it.each([
     ["failing", 0],
     ["unreachable", 0],
-    ["ambiguous", 8],
+    // Twice as many as at once, and the one that goes first after the pause.
+    ["ambiguous", 9],
   ] as const)("an outage (%s) costs no item", async (trouble, mostMarked) => {
     const clock = new FakeClock();
     const upstream = new FakeUpstream("vendor", { concurrency: 4 });
@@ -318,6 +319,46 @@ describe("several upstreams", () => {
       expect(upstream.requests.length).toBeLessThanOrEqual(most);
     }
   });
+
+  it("[HEALTH-10] a batch tells of a day's quota also when images that were on their way come after it", async () => {
+    const upstream = new FakeUpstream("vendor", { concurrency: 2 });
+    const rest = gate();
+    upstream.answer = async () => {
+      if (upstream.requests.length === 1) throw troubled("limited", { retryAfterMs: 10 * HOUR_MS });
+      await rest.promise;
+      return made(await tinyPng());
+    };
+    const service = await start([upstream], { clock: new FakeClock() });
+    const { id } = await service.submit({ model: MODEL, items: items(6) });
+    const shown = async () => (await service.batch(id)).waiting?.code;
+    await expect.poll(shown).toBe("PROVIDER_RATE_LIMITED");
+    rest.open();
+    await expect.poll(async () => (await service.batch(id)).success_count).toBe(1);
+    await expect.poll(shown).toBe("PROVIDER_RATE_LIMITED");
+    expect(upstream.requests).toHaveLength(2);
+  });
+
+  it.each(["the same process", "a later process"])(
+    "[HEALTH-9] %s tries an item again that failed while the clock was ahead",
+    async (process) => {
+      const clock = new SetbackClock();
+      const upstream = new FakeUpstream("vendor", { concurrency: 1 });
+      upstream.answer = async () => {
+        if (upstream.requests.length === 1) throw troubled("failing");
+        return made(await tinyPng());
+      };
+      clock.set(400 * 24 * HOUR_MS);
+      const first = await start([upstream], { clock });
+      const { id } = await first.submit({ model: MODEL, items: items(1) });
+      await expect.poll(() => upstream.requests.length).toBe(1);
+      await expect.poll(() => upstream.running).toBe(0);
+      if (process === "a later process") await first.close(0);
+      clock.set(-400 * 24 * HOUR_MS);
+      const { data } = first;
+      const service = process === "a later process" ? await start([upstream], { clock, data }) : first;
+      expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 1 });
+    },
+  );
 
   it("after a pause one item goes first", async () => {
     const clock = new FakeClock();

@@ -1,5 +1,6 @@
 import { access, constants, stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
+import { listProviders, resumeProvider } from "../../client/providers.ts";
 import type { Config } from "../../config/schema.ts";
 import type { StoragePlaces } from "../../config/storage-places.ts";
 import { DATA_FILES, identityOf, secretVariables } from "../../contract/data-directory.ts";
@@ -12,9 +13,17 @@ import { programName } from "../../kernel/command-line.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { nearestExisting } from "../../kernel/files.ts";
 import { isDataDirectoryInUse } from "../../service/native-modules.ts";
-import type { Probe, ProviderReport, ProviderStatus, Trouble } from "../../service/provider-status.ts";
+import type {
+  Probe,
+  ProviderReport,
+  ProviderStatus,
+  ProviderTrouble,
+  RunningProviders,
+  Trouble,
+} from "../../service/provider-status.ts";
 import type { OpenStorage } from "../../service/storage/open-storage.ts";
 import type { CommandContext } from "../command.ts";
+import { httpTo } from "../connect/connect.ts";
 import type { ReachableService } from "../connect/connection.ts";
 import { providersInWords } from "../connect/embedded.ts";
 import { findRunning } from "../connect/running-service.ts";
@@ -282,6 +291,47 @@ function reasonOf(error: unknown): string {
   return cause instanceof Error ? cause.message : message;
 }
 
+/** The model of a trouble that concerns every model. */
+const EVERY_MODEL = "*";
+
+/**
+ * Asks the service that runs on a data directory for its providers. Returns null when none runs, and when it has other
+ * providers than the configuration: then `onOther` is called with them in words.
+ */
+export async function findRunningProviders(
+  { providers }: Pick<Config, "providers">,
+  directory: string,
+  context: Pick<CommandContext, "output" | "clock" | "signal">,
+  onOther: (theirs: string) => void = () => {},
+): Promise<RunningProviders | null> {
+  const running = await findRunning(directory).catch(() => null);
+  if (running === null || running.providers.length === 0) return null;
+  const theirs = providersInWords(running.providers);
+  if (theirs !== providersInWords(providers.map(identityOf))) {
+    onOther(theirs);
+    return null;
+  }
+  const http = httpTo(running, context);
+  const troubles = (await listProviders(http, context.signal)).flatMap(troublesIn);
+  const resume = (name: string) => resumeProvider(http, name, context.signal);
+  return { identities: running.providers, troubles, resume };
+}
+
+type ProviderObject = Awaited<ReturnType<typeof listProviders>>[number];
+
+function troublesIn({ name, models, ...ofAll }: ProviderObject): ProviderTrouble[] {
+  return [{ ...ofAll, model: EVERY_MODEL }, ...models].flatMap(
+    ({ model, state, until, reason, said, failed_requests: failures }) =>
+      reason === null
+        ? []
+        : {
+            ...{ provider: name, model, message: reason, said, failures, isOver: state === "ok" },
+            untilMs: until === null ? null : until * 1000,
+            trouble: "failing",
+          },
+  );
+}
+
 /**
  * Checks each configured upstream: whether its keys are set, whether it answers a request that costs nothing, and whether
  * it pauses. Drawings need nothing. While one upstream can be used, troubles of the others are warnings.
@@ -290,23 +340,21 @@ export async function checkUpstreams({
   config,
   directory,
   storage,
-  signal,
-  where,
+  context,
 }: {
   config: Config;
   directory: string;
   storage: StoragePlaces;
-  signal: AbortSignal;
-  where: Whereabouts;
+  context: Pick<CommandContext, "global" | "output" | "clock" | "signal">;
 }): Promise<Finding[]> {
+  const { signal, global: where } = context;
   if (config.providers.every(({ type }) => type === "procedural")) return [];
   // It needs the database library, which may not load on this system.
   const { openProviderStatus } = await import("../../service/provider-status.ts");
   let status: ProviderStatus;
   try {
-    const running = (await findRunning(directory).catch(() => null))?.providers ?? [];
-    const isSame = providersInWords(running) === providersInWords(config.providers.map(identityOf));
-    status = await openProviderStatus({ config, directory, storage, running: isSame ? running : [] });
+    const running = await findRunningProviders(config, directory, context);
+    status = await openProviderStatus({ config, directory, storage, running });
   } catch (error) {
     return [failure("data", error, "put a backup in its place, or use another --data")];
   }

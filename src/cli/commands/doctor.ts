@@ -57,7 +57,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
 }
 
 async function examine(context: CommandContext): Promise<Finding[]> {
-  const { global, options, cwd, signal } = context;
+  const { global, options, cwd } = context;
   const environment = readEnvironment();
   const upstream = textOption(options, "upstream") ?? null;
   const { config, finding } = await checkConfig(context);
@@ -80,7 +80,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   findings.push(...(await checkDirectory("data", data)), ...(await checkSecrecy(data)));
   // Without the native modules or with a damaged directory nothing can be known of upstreams.
   if (worstExitCode(findings) === 0)
-    findings.push(...(await checkUpstreams({ config, directory: data, storage, signal, where: global })));
+    findings.push(...(await checkUpstreams({ config, directory: data, storage, context })));
   findings.push(...undercharging(config).map(({ message, advice }) => warn("price", message, advice)));
   // Its processes are found by their addresses, which only their callers know.
   if (storage.database.kind === "postgres") return findings;

@@ -19,7 +19,7 @@ export const command: CommandDetails = {
   examples: ["imgbatch mcp", "imgbatch mcp --upstream google --max-cost 5"],
   notes: [
     "A client such as an editor starts this command, and speaks with it over standard input and output. `imgbatch init --template mcp` writes the .mcp.json that tells it so.",
-    "The total is of all time: what batches hold counts, and what they have cost. It is kept in the data directory. A person raises it with a higher --max-cost.",
+    "The total is of all time: a running batch counts with its reserved amount, an ended batch with its cost. It is kept in the data directory. A person raises it with a higher --max-cost.",
     "When the client closes its end, no more images are begun, and paid requests are waited for. A run that is named again goes on.",
   ],
   exits: ["auth", "conflict"],

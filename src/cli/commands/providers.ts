@@ -1,8 +1,6 @@
 import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
-import type { Config } from "../../config/schema.ts";
 import { providerObject, stateOf } from "../../contract/console-api.ts";
-import { identityOf, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { EXIT_CODES } from "../../contract/errors.ts";
 import { reasonText, saidLines } from "../../contract/waiting.ts";
 import { readEnvironment } from "../../environment.ts";
@@ -16,14 +14,12 @@ import {
   splitTroubles,
 } from "../../service/provider-status.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { providersInWords } from "../connect/embedded.ts";
-import { findRunning } from "../connect/running-service.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
 import { type ModelTrouble, modelTroubles } from "../model-check.ts";
 import { flagOption } from "../options.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { costDifference, formatMoment } from "./admin-data.ts";
-import { exitOfTrouble, worstExitCode } from "./doctor-checks.ts";
+import { exitOfTrouble, findRunningProviders, worstExitCode } from "./doctor-checks.ts";
 import { storageOptions, upstreamOption } from "./shared-options.ts";
 
 export const command: CommandDetails = {
@@ -55,7 +51,11 @@ async function run(context: CommandContext): Promise<CommandResult> {
       ? `database: ${storage.database.name}`
       : `data directory: ${directory}`,
   );
-  const running = await runningProviders(context, config, directory);
+  const running = await findRunningProviders(config, directory, context, (theirs) =>
+    output.warn(
+      `the service that runs on ${directory} has other providers, ${theirs}: use its --config or --upstream`,
+    ),
+  );
   const status = await openProviderStatus({ config, directory, storage, running });
   try {
     const probes = flagOption(options, "probe") ? await status.probe(signal) : null;
@@ -80,21 +80,6 @@ async function run(context: CommandContext): Promise<CommandResult> {
 /** The exit of the worst probe that failed. */
 function exitCodeOf(probes: readonly Probe[]): number {
   return worstExitCode(probes.flatMap((probe) => (probe.isOk ? [] : { exit: exitOfTrouble(probe.trouble) })));
-}
-
-/** Returns the providers of the running service; none, with a warning, if they are not the configured ones. */
-async function runningProviders(
-  { output }: CommandContext,
-  { providers }: Config,
-  directory: string,
-): Promise<readonly ProviderIdentity[]> {
-  const running = (await findRunning(directory).catch(() => null))?.providers ?? [];
-  const theirs = providersInWords(running);
-  if (running.length === 0 || theirs === providersInWords(providers.map(identityOf))) return running;
-  output.warn(
-    `the service that runs on ${directory} has other providers, ${theirs}: use its --config or --upstream`,
-  );
-  return [];
 }
 
 /** A provider as `--json` prints it. */

@@ -7,6 +7,7 @@ import {
   isDatabaseDamage,
   SERVICE_ERRORS,
 } from "../../contract/errors.ts";
+import { isWaitingCode, WAITING_CODES } from "../../contract/waiting.ts";
 import { shellWord } from "../../kernel/command-line.ts";
 import { hideApiKeys, safeJson, safeLine, safeResultLine } from "../../kernel/hide-keys.ts";
 import { packageFile } from "../../kernel/package-file.ts";
@@ -133,8 +134,11 @@ export function moduleAdvice(part: "better-sqlite3" | "sharp"): string {
 const messageOf = (thrown: unknown) => (thrown instanceof Error ? thrown.message : String(thrown));
 
 /** The exit code of an error. */
-export function exitCodeOf(error: ImgbatchError): number {
-  return EXIT_CODES[errorEntry(error.code).exit].code;
+export function exitCodeOf({ code, because = "" }: ImgbatchError): number {
+  const { exit } = errorEntry(code);
+  // A service that cannot use its upstream for want of a key or of money says so as a trouble that passes.
+  const cause = exit === "temporary" && isWaitingCode(because) ? WAITING_CODES[because] : exit;
+  return EXIT_CODES[cause].code;
 }
 
 /** The one document of `--json` for a failed command. Never shows an API key. */

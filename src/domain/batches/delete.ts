@@ -65,6 +65,7 @@ export async function deleteImages(
   { stores, blobs, feed, log }: { stores: Stores; blobs: BlobStore; feed: Feed; log: Log },
   batchId: string,
   { id: itemId, customId }: Pick<ItemRecord, "id" | "customId">,
+  nowMs: number,
 ): Promise<void> {
   const outputs = await stores.write(async (tx) => {
     const batch = await tx.batches.locked(batchId);
@@ -73,6 +74,7 @@ export async function deleteImages(
     if (!batch || !isTerminal(batch.status)) throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETE_NOT_READY");
     const found = await tx.outputs.ofItem(itemId);
     await tx.outputs.removeOfItem(itemId);
+    if (found.length > 0) await tx.items.markDeleted(itemId, nowMs);
     return found;
   });
   if (outputs.length === 0) return;

@@ -1,5 +1,5 @@
+import type { WaitingCode } from "../../contract/waiting.ts";
 import type { Trouble } from "../ports/image-provider.ts";
-import type { HealthRecord } from "../records.ts";
 
 const SECOND_MS = 1000;
 const MINUTE_MS = 60 * SECOND_MS;
@@ -7,6 +7,29 @@ const HOUR_MS = 60 * MINUTE_MS;
 
 /** The scope of a state that concerns every model of a provider, because it concerns the credential. */
 export const EVERY_MODEL = "*";
+
+/** The health of a provider for one model, or for all (`*`) when it concerns the credential. */
+export interface HealthRecord {
+  provider: string;
+  /** The id that the upstream knows, or `*`. */
+  model: string;
+  state: "ok" | "cooling" | "disabled";
+  /** When a pause ends; null unless cooling. */
+  untilMs: number | null;
+  /** Why it is not well; null when it is. `message` is that of the last failure, also before it makes a pause. */
+  trouble: Trouble | null;
+  message: string | null;
+  /** The upstream's own words about the last failure, see `ProviderError`; left out or null for none. */
+  said?: string | null;
+  /** Requests in a row that have failed; left out for none. */
+  failures?: number;
+  /** Pauses since the last success. */
+  pauses: number;
+  /** The items of the last failures in a row. */
+  failedItems: readonly string[];
+  /** When the upstream answered 403, in the last hours. */
+  forbiddenMs: readonly number[];
+}
 
 interface Rule {
   /** Whether the trouble concerns one model, or the credential and with it every model. */
@@ -39,8 +62,20 @@ export const RULES: Readonly<Record<Trouble, Rule>> = {
   ambiguous: FAILURE,
 };
 
+/** What a batch reports while it waits for a trouble to end. */
+export const WAITING_CODE_OF: Readonly<Record<Trouble, WaitingCode>> = {
+  credential: "PROVIDER_CREDENTIAL",
+  forbidden: "PROVIDER_FORBIDDEN",
+  billing: "PROVIDER_BILLING",
+  "no-model": "PROVIDER_MODEL_MISSING",
+  limited: "PROVIDER_RATE_LIMITED",
+  unreachable: "PROVIDER_UNREACHABLE",
+  failing: "PROVIDER_FAILING",
+  ambiguous: "PROVIDER_FAILING",
+};
+
 /** A result of a request, as far as it concerns the provider. */
-type HealthEvent =
+export type HealthEvent =
   | { type: "success" }
   | {
       type: "trouble";
@@ -49,6 +84,8 @@ type HealthEvent =
       message: string;
       /** See `ProviderError`. */
       said?: string | null;
+      /** See `ProviderError`. */
+      isOfModel?: boolean;
       /** The item that had the trouble. An item counts once in a row of failures. */
       itemId: string;
       /** The pause that the upstream asked for; null when it asked for none. */
@@ -56,8 +93,8 @@ type HealthEvent =
     };
 
 /** The state of a provider that has had no trouble. */
-export function healthy(scope: Pick<HealthRecord, "provider" | "model" | "fingerprint">): HealthRecord {
-  return { ...scope, ...WELL };
+export function healthy({ provider, model }: Pick<HealthRecord, "provider" | "model">): HealthRecord {
+  return { provider, model, ...WELL };
 }
 
 const WELL = {
@@ -70,7 +107,7 @@ const WELL = {
   pauses: 0,
   failedItems: [],
   forbiddenMs: [],
-} as const satisfies Omit<HealthRecord, "provider" | "model" | "fingerprint">;
+} as const satisfies Omit<HealthRecord, "provider" | "model">;
 
 /**
  * Returns the state after a result. The request must have begun in the state `before`: results of requests that began

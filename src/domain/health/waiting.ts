@@ -1,7 +1,7 @@
-import { named, type Waiting, type WaitingCode } from "../../contract/waiting.ts";
-import type { Trouble } from "../ports/image-provider.ts";
+import { named, type Waiting } from "../../contract/waiting.ts";
 import type { Transaction } from "../ports/stores.ts";
 import type { Block } from "./provider-health.ts";
+import { WAITING_CODE_OF } from "./transitions.ts";
 
 /**
  * Notes in the record of a running batch that a worker could not use its provider, and why. `sinceMs`: since when no image of the
@@ -20,22 +20,12 @@ export async function noteOutage(
   // Others note the beginning and the end, too: only the locked record is true.
   const batch = await tx.batches.locked(batchId);
   if (batch?.status !== "running") return { sinceMs: nowMs, isOver: false };
-  const sinceMs = batch.waitingSinceMs ?? nowMs;
+  // The clock may have been ahead when the wait began.
+  const sinceMs = Math.min(batch.waitingSinceMs ?? nowMs, nowMs);
   await tx.batches.update(batchId, { waitingSinceMs: sinceMs, waiting });
   const isOver = nowMs - sinceMs >= outageMs && !(await tx.items.areLeasedBesides(batchId, workerId));
   return { sinceMs, isOver };
 }
-
-export const WAITING_CODE_OF: Readonly<Record<Trouble, WaitingCode>> = {
-  credential: "PROVIDER_CREDENTIAL",
-  forbidden: "PROVIDER_FORBIDDEN",
-  billing: "PROVIDER_BILLING",
-  "no-model": "PROVIDER_MODEL_MISSING",
-  limited: "PROVIDER_RATE_LIMITED",
-  unreachable: "PROVIDER_UNREACHABLE",
-  failing: "PROVIDER_FAILING",
-  ambiguous: "PROVIDER_FAILING",
-};
 
 /** Returns what a batch reports while it waits for a block to end. */
 export function waitingOn({ provider, trouble, message, untilMs, said = null }: Block): Waiting {

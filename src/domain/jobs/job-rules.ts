@@ -30,7 +30,7 @@ export async function endJob(
 ): Promise<string[]> {
   await tx.upstreamJobs.update(job.id, { step: "done", ...(isOfJob ? { error: error.message } : {}) });
   // It may have made images that it did not return.
-  if (job.stopAskedAtMs !== null && job.creates === 1) await tx.items.markJob(job.id, "once", "no");
+  if (job.stopAskedAtMs !== null && paidCreates(job) === 1) await tx.items.markJob(job.id, "once", "no");
   if ((await failureOf(tx, batch.id)) !== null) return [];
   const failed: string[] = [];
   for (const item of await tx.items.leaseJob(job.id, leaseToken)) {
@@ -65,6 +65,11 @@ export function unnamedJobs({ creates, upstreamName, endedNames }: UpstreamJobRe
   return Math.max(0, creates - endedNames.length - (upstreamName === null ? 0 : 1));
 }
 
+/** Returns how many requests to create the job may have made one that costs something. */
+export function paidCreates({ creates, refusals }: Pick<UpstreamJobRecord, "creates" | "refusals">): number {
+  return creates - refusals;
+}
+
 /** Whether the upstream may still make images for the job. */
 export function isAtWork({ step }: UpstreamJobRecord): boolean {
   return step !== "done" && step !== "closed";
@@ -94,6 +99,8 @@ export function newJob(id: string, batch: Pick<BatchRecord, "id">, nowMs: number
     upstreamName: null,
     endedNames: [],
     creates: 0,
+    refusals: 0,
+    refusedSinceMs: null,
     sentAtMs: null,
     state: null,
     said: null,
@@ -141,7 +148,7 @@ export async function endJobs(
     const failed: string[] = [];
     for (const job of await tx.upstreamJobs.ofBatch(batchId)) {
       if (!isAtWork(job)) continue;
-      if (job.creates === 0) failed.push(...(await endJob(tx, batch, job, end)));
+      if (paidCreates(job) === 0) failed.push(...(await endJob(tx, batch, job, end)));
       else {
         const isUnsent = job.step === "new" || job.step === "uploaded";
         // An earlier request may have created it, although the upstream said that it took none.

@@ -253,8 +253,8 @@ function ownOffers({ offers }: TakeInDeps, batch: BatchRecord): Offer[] {
 
 async function writeItems(deps: TakeInDeps, batch: BatchRecord, draft: Draft): Promise<TakenIn | null> {
   const { references, holdMicroUsd, priceMicroUsd: estimatedMicroUsd, notBeforeMs } = draft;
-  const items = draft.items.map((item) => ({ ...item, notBeforeMs }));
   const nowMs = deps.clock.nowMs();
+  const items = draft.items.map((item) => ({ ...item, notBeforeMs, delayedAtMs: nowMs }));
   const consentMicroUsd = batch.input?.consentMicroUsd ?? null;
   const failCount = items.filter(({ failed }) => failed !== undefined).length;
   const isWritten = await deps.stores.write(async (tx) => {

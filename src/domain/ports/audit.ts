@@ -18,6 +18,8 @@ export interface AuditRepository {
   doubtful(steps: readonly string[], window: SeqWindow): Promise<BatchRecord[]>;
   /** The entries of real-time requests. */
   requestEntries(accountId: string): Promise<LedgerEntry[]>;
+  /** The successful items of a window that have fewer outputs than images, although nobody has deleted them. */
+  lostOutputs(window: SeqWindow): Promise<{ batchId: string; customId: string; lost: number }[]>;
   /** The outputs of the batches of a window that are not `output_deleted`, in no order. */
   keptOutputs(window: SeqWindow): Promise<OutputRecord[]>;
 }

@@ -140,12 +140,14 @@ export interface BatchRepository {
 
 /**
  * `terms` defaults to those of the batch. An item with an error has failed before anything was asked. `notBeforeMs`: when
- * it may be tried first; default: at once.
+ * it may be tried first; default: at once. `delayedAtMs`: when that was decided. While the clock shows an earlier time, it was
+ * ahead then, and the item may be tried.
  */
 export type NewItem = Pick<ItemRecord, "position" | "sourceIndex" | "outputIndex" | "customId" | "prompt"> & {
   terms?: ItemTerms;
   failed?: { error: ItemError; atMs: number };
   notBeforeMs?: number;
+  delayedAtMs?: number;
 };
 
 /** The cost of all items of a batch, in micro-dollars. */
@@ -303,11 +305,14 @@ export interface ItemRepository {
    * come twice under one lease.
    */
   finish<T extends FinishedItem>(items: readonly T[]): Promise<T[]>;
-  /** Gives a leased item back to be tried again from `notBeforeMs` on. `attempts` is the number of failed tries. */
+  /** Gives a leased item back to be tried again from `notBeforeMs` on, see `NewItem`. `attempts` is the number of failed tries. */
   giveBack(
     id: number,
     leaseToken: string,
-    change: { notBeforeMs: number } & Pick<ItemRecord, "attempts" | "failedAt" | "maybePaid">,
+    change: { notBeforeMs: number; delayedAtMs?: number } & Pick<
+      ItemRecord,
+      "attempts" | "failedAt" | "maybePaid"
+    >,
   ): Promise<{ isOurs: boolean }>;
   /** Stores the task that an upstream has begun for a leased item. Only that upstream gets the item from then on. */
   keepTask(id: number, leaseToken: string, task: UpstreamTask): Promise<{ isOurs: boolean }>;
@@ -325,6 +330,8 @@ export interface ItemRepository {
   countWithoutJob(batchId: string): Promise<number>;
   /** Lets the pending items of a batch change the provider again: they have waited. */
   resetSwitches(batchId: string): Promise<void>;
+  /** Notes that the images of an item were deleted on purpose. */
+  markDeleted(id: number, nowMs: number): Promise<void>;
   /** Turns a successful item into a failure. */
   fail(id: number, error: NonNullable<ItemRecord["error"]>): Promise<void>;
   /**
@@ -373,7 +380,11 @@ export interface UpstreamJobRecord {
   endedNames: readonly string[];
   /** How many requests to create the job may have made one. */
   creates: number;
-  /** When the last of them was sent; null when the upstream answered each that it takes nothing now. */
+  /** How many of the created jobs the upstream ended before they began: they cost nothing. */
+  refusals: number;
+  /** When the first of these ended; null when none did. */
+  refusedSinceMs: number | null;
+  /** When the last request to create a job was sent; null when the upstream answered each that it takes nothing now. */
   sentAtMs: number | null;
   state: JobState | null;
   /** The last words of the upstream about the job. */

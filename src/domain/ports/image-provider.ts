@@ -246,6 +246,11 @@ export interface UpstreamJob {
   state: JobState;
   /** The upstream's own word for the state, and its message. For people. */
   said: string;
+  /**
+   * Why the upstream ended the job before any of its requests ran: a limit, or money. Such a job costs nothing and can be
+   * created again. Left out or null: it did not.
+   */
+  refusal?: ProviderError | null;
 }
 
 /**
@@ -333,6 +338,8 @@ export class ProviderError extends Error {
   readonly modelVersion: string | null;
   /** Null when the failure concerns the request alone: a refusal, an invalid request, a simulated error. */
   readonly trouble: Trouble | null;
+  /** The trouble concerns the model that was asked, and not the whole credential: the upstream names the model. */
+  readonly isOfModel: boolean;
   /** The upstream's own words, at most two lines without keys, where the message has ours. For the owner of the service alone. */
   readonly said: string | null;
   /** The field that the upstream names as the one at fault; null when it names none. */
@@ -351,6 +358,7 @@ export class ProviderError extends Error {
       modelVersion?: string | null;
       trouble?: Trouble | null;
       said?: string | null;
+      isOfModel?: boolean;
       param?: string | null;
       answer?: VerbatimAnswer | null;
       cause?: unknown;
@@ -362,6 +370,7 @@ export class ProviderError extends Error {
     this.source = options.source ?? "provider";
     this.trouble = options.trouble ?? null;
     this.said = options.said || null;
+    this.isOfModel = options.isOfModel ?? false;
     this.param = options.param ?? null;
     this.answer = options.answer ?? null;
     const isTemporary = code === "PROVIDER_RATE_LIMITED" || code === "PROVIDER_TIMEOUT";

@@ -3,7 +3,6 @@ import type {
   ApiKeyRecord,
   BatchRecord,
   BudgetRecord,
-  HealthRecord,
   IdempotencyRecord,
   KeyedRequestRecord,
   LedgerEntry,
@@ -54,7 +53,6 @@ export interface Repositories {
   keyedRequests: KeyedRequestRepository;
   usage: UsageRepository;
   retentionTime: RetentionTimeRepository;
-  providerHealth: ProviderHealthRepository;
   providerCalls: ProviderCallsRepository;
   files: FileRepository;
   linkedImages: LinkedImageRepository;
@@ -235,12 +233,6 @@ interface UsageRepository {
     beforeMs: number;
   }): Promise<DayUsage[]>;
   count(): Promise<number>;
-}
-
-interface ProviderHealthRepository {
-  list(): Promise<HealthRecord[]>;
-  /** Inserts or replaces the record of a provider and model. */
-  put(record: HealthRecord): Promise<void>;
 }
 
 interface ProviderCallsRepository {

@@ -6,6 +6,7 @@ import type { Caller } from "../batches/create-batch.ts";
 import { payerOf, priceRealtimeImage } from "../billing/payer.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
 import type { Call } from "../health/calls.ts";
+import { waitingFor } from "../health/waiting.ts";
 import { isPaid, type Misfit, mayBePaidTwice, misfit, type Offer, type Offers } from "../models.ts";
 import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
@@ -204,7 +205,7 @@ export class Realtime {
     const needs = needsOf(content);
     const offers = this.#deps.offers.all(model.id, needs);
     const first = offers[0];
-    if (!first) throw noProvider(misfit(this.#deps.offers.serving(model.id), needs), request.fieldOf);
+    if (!first) throw this.#noProvider(model.id, needs, request.fieldOf);
     const paidBefore = earlier?.paidRuns ?? 0;
     const tasks = { ...earlier?.tasks };
     const areBegun = Object.keys(tasks).length === count;
@@ -362,17 +363,29 @@ export class Realtime {
     if (!(await attempt())) this.#track(repeat());
   }
 
+  /** Why nothing can make an image: what is asked for, or a provider that is disabled. */
+  #noProvider(
+    modelId: string,
+    needs: ReturnType<typeof needsOf>,
+    fieldOf: RealtimeRequest["fieldOf"],
+  ): ImgbatchError {
+    const { offers, health } = this.#deps;
+    const serving = offers.serving(modelId);
+    const found: Misfit | null = misfit(serving, needs);
+    if (found !== null) {
+      const param = fieldOf(found.about);
+      return new ImgbatchError("REALTIME_INVALID_ARGUMENT", `${param}: ${found.problem}`, { param });
+    }
+    const waiting = waitingFor(serving.map((each) => health.blockOf(each.provider, each.executedModel)));
+    return serving.length === 0 || waiting === null
+      ? new ImgbatchError("REALTIME_NO_PROVIDER")
+      : new ImgbatchError("REALTIME_NO_PROVIDER", waiting.message, { because: waiting.code });
+  }
+
   #track(work: Promise<unknown>): void {
     const tracked = work.catch(() => {}).finally(() => this.#work.delete(tracked));
     this.#work.add(tracked);
   }
-}
-
-/** `found`: why there can never be one for the request; null when there may be one later. */
-function noProvider(found: Misfit | null, fieldOf: RealtimeRequest["fieldOf"]): ImgbatchError {
-  if (found === null) return new ImgbatchError("REALTIME_NO_PROVIDER");
-  const param = fieldOf(found.about);
-  return new ImgbatchError("REALTIME_INVALID_ARGUMENT", `${param}: ${found.problem}`, { param });
 }
 
 async function outcomeOf(render: () => Buffer | Promise<Buffer>): Promise<Outcome> {

@@ -27,7 +27,7 @@ const ALWAYS_SEEN = [
  */
 export function createCommandAdapter(entry: EntryOf<"command">, deps: AdapterDeps): UpstreamAdapter {
   const closing = new AbortController();
-  const calls = new Set<Promise<unknown>>();
+  const calls = new Map<Promise<unknown>, AbortSignal>();
   const leftovers = new Set<Leftovers>();
   let guard: ReturnType<typeof startGuard> | null = null;
   const tellGuard = () => {
@@ -77,9 +77,11 @@ export function createCommandAdapter(entry: EntryOf<"command">, deps: AdapterDep
       options: ["quality", "background", "seed", "negativePrompt"],
     },
     generate: async (request, signal, onSent): Promise<GeneratedImages> => {
+      // A program that is being ended may still hold the graphics card.
+      await Promise.allSettled([...calls].flatMap(([ending, { aborted }]) => (aborted ? ending : [])));
       const linked = linkSignals(signal, closing.signal);
       const running = call(request, linked.signal, onSent).finally(() => linked.unlink());
-      calls.add(running);
+      calls.set(running, linked.signal);
       try {
         return await running;
       } finally {
@@ -89,7 +91,7 @@ export function createCommandAdapter(entry: EntryOf<"command">, deps: AdapterDep
     probe: () => requireProgram(entry.argv[0] ?? "", deps.secret("PATH") ?? ""),
     close: async () => {
       closing.abort(new DOMException("The provider was closed.", "AbortError"));
-      await Promise.allSettled(calls);
+      await Promise.allSettled(calls.keys());
       await guard?.dismiss();
     },
   };

@@ -52,7 +52,7 @@ export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: A
       const path = `/${apiVersion}/${modelPath(model)}:batchGenerateContent`;
       const body = jsonBody({ batch: { displayName: jobId, inputConfig: { fileName: input } } });
       const answer = await http.json({ method: "POST", path, headers, body, shows: ["name"] }, signal);
-      const job = readOperation(name, answer);
+      const job = readOperation(name, answer, deps.clock.nowMs());
       if (job === null) throw ambiguous(name, "HTTP 200 without the name of a job", 200);
       return job.name;
     },
@@ -60,13 +60,15 @@ export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: A
       const query = new URLSearchParams({ pageSize: String(PAGE), ...(mark && { pageToken: mark }) });
       const path = `/${apiVersion}/batches?${query}`;
       const page = await http.json({ method: "GET", path, headers }, signal);
-      const jobs = listAt(page, "operations").flatMap((each) => readOperation(name, each) ?? []);
+      const jobs = listAt(page, "operations").flatMap(
+        (each) => readOperation(name, each, deps.clock.nowMs()) ?? [],
+      );
       return { jobs, next: textAt(page, "nextPageToken") ?? textAt(page, "next_page_token") };
     },
     async show(resource, signal) {
       const path = at(resource);
       const operation = await http.json({ method: "GET", path, headers, shows: ["name"] }, signal);
-      const job = readOperation(name, operation);
+      const job = readOperation(name, operation, deps.clock.nowMs());
       return job && { job, files: outputFilesOf(operation) };
     },
     async *read(file, signal) {
@@ -100,7 +102,7 @@ const ENDS: Readonly<Record<string, Exclude<JobState, "running">>> = {
 };
 
 /** Reads an operation of the vendor's batch API. Null when it shows no job. `provider` is named in what it says. */
-function readOperation(provider: string, operation: unknown): UpstreamJob | null {
+function readOperation(provider: string, operation: unknown, nowMs: number): UpstreamJob | null {
   const name = textAt(operation, "name") ?? textAt(operation, "metadata", "name");
   if (name === null || !NAME.test(name)) return null;
   const metadata = valueAt(operation, "metadata");
@@ -118,7 +120,24 @@ function readOperation(provider: string, operation: unknown): UpstreamJob | null
     createdAtMs: Number.isNaN(createdAtMs) ? null : createdAtMs,
     state,
     said: jobWords(provider, state, word, reason),
+    refusal: state === "failed" ? refusalOf(provider, operation, nowMs) : null,
   };
+}
+
+/** Returns why a job has failed for a limit or money before any of its requests ran; null for any other end. */
+function refusalOf(provider: string, operation: unknown, nowMs: number): ProviderError | null {
+  const metadata = valueAt(operation, "metadata");
+  const stats = valueAt(metadata, "batchStats") ?? valueAt(metadata, "batch_stats");
+  const counts = [
+    "successfulRequestCount",
+    "successful_request_count",
+    "failedRequestCount",
+    "failed_request_count",
+  ];
+  // The vendor leaves out counts of 0. Without any count nothing is known.
+  if (stats === undefined || counts.some((name) => wholeAt(stats, name))) return null;
+  const error = lineError(provider, valueAt(operation, "error"), nowMs);
+  return error.trouble === "limited" || error.trouble === "billing" ? error : null;
 }
 
 const wordOf = (metadata: unknown) => (textAt(metadata, "state") ?? "").replace(/^(?:BATCH|JOB)_STATE_/, "");

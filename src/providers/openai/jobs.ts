@@ -75,6 +75,7 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
       const job = readBatch(
         name,
         await http.json({ method: "POST", path: "/batches", headers, body }, signal),
+        deps.clock.nowMs(),
       );
       if (job === null) throw ambiguous(name, "HTTP 200 without the name of a job", 200);
       return job.name;
@@ -82,13 +83,13 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
     async page(mark, signal) {
       const query = new URLSearchParams({ limit: String(PAGE), ...(mark && { after: mark }) });
       const page = await http.json({ method: "GET", path: `/batches?${query}`, headers }, signal);
-      const jobs = listAt(page, "data").flatMap((each) => readBatch(name, each) ?? []);
+      const jobs = listAt(page, "data").flatMap((each) => readBatch(name, each, deps.clock.nowMs()) ?? []);
       const last = textAt(page, "last_id") ?? jobs.at(-1)?.name ?? null;
       return { jobs, next: valueAt(page, "has_more") === true ? last : null };
     },
     async show(id, signal) {
       const batch = await http.json({ method: "GET", path: at("batches", id), headers }, signal);
-      const job = readBatch(name, batch);
+      const job = readBatch(name, batch, deps.clock.nowMs());
       return job && { job, files: outputFilesOf(batch) };
     },
     async *read(file, signal) {
@@ -124,7 +125,7 @@ const ENDS: Readonly<Record<string, Exclude<JobState, "running">>> = {
 };
 
 /** Reads a job of OpenAI's Batch API. Null when the value shows none. `provider` is named in what it says. */
-function readBatch(provider: string, batch: unknown): UpstreamJob | null {
+function readBatch(provider: string, batch: unknown, nowMs: number): UpstreamJob | null {
   const name = textAt(batch, "id");
   if (name === null || !ID.test(name)) return null;
   const word = textAt(batch, "status") ?? "";
@@ -142,7 +143,22 @@ function readBatch(provider: string, batch: unknown): UpstreamJob | null {
     createdAtMs: createdAt === null ? null : (createdAt + 1) * 1000 - 1,
     state,
     said: jobWords(provider, state, word, reason ?? ""),
+    refusal: state === "failed" ? refusalOf(provider, batch, nowMs) : null,
   };
+}
+
+/** Codes of a batch that was not run for a limit, or for money. */
+const LIMITS: readonly (string | null)[] = [
+  ...["token_limit_exceeded", "request_limit_exceeded", "rate_limit_exceeded"],
+  ...["billing_hard_limit_reached", "billing_not_active", "insufficient_quota"],
+];
+
+/** Returns why a batch has failed before any of its requests ran, if that may pass; null when it may not. */
+function refusalOf(provider: string, batch: unknown, nowMs: number): ProviderError | null {
+  const hasRun = (["completed", "failed"] as const).some((name) => countAt(batch, "request_counts", name));
+  const error = listAt(batch, "errors", "data").find((each) => LIMITS.includes(textAt(each, "code")));
+  if (hasRun || error === undefined || textAt(batch, "output_file_id") !== null) return null;
+  return answerError(provider, { status: 429, body: { error } }, nowMs);
 }
 
 /** Returns the files with results: successes, then errors. Either may be missing. */

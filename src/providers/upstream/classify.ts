@@ -96,6 +96,10 @@ const NAMED_STATUSES: Record<string, number> = {
   DEADLINE_EXCEEDED: 504,
 };
 
+/** No more of a message is searched for a model. */
+const MOST_CHARS = 10_000;
+const NO_QUOTA = /\blimit: 0(?![\d.])/g;
+
 /** Whole phrases, which count only as the upstream's own words. */
 const PHRASES: readonly { verdict: Verdict; statuses: readonly number[]; pattern: RegExp }[] = [
   {
@@ -116,8 +120,11 @@ const PHRASES: readonly { verdict: Verdict; statuses: readonly number[]; pattern
       /billing hard limit|(?:enable|activate) billing|billing (?:is|has been) (?:not|disabled)|billing account|credit balance is too low|credits? (?:are|is|have been) (?:depleted|exhausted)|insufficient (?:credits|funds|balance|quota)|used all available credits|spending limit/gi,
   },
   // The tier has no quota at all: waiting does not help.
-  { verdict: "billing", statuses: [429], pattern: /\blimit: 0(?![\d.])/g },
+  { verdict: "billing", statuses: [429], pattern: NO_QUOTA },
 ];
+
+/** `must be verified to use the model`, `limit: 0, model: painter-3`: a refusal that concerns one model. */
+const NAMES_MODEL = /\bmodel\b/i;
 
 /** Our messages. Callers see an upstream's own words only of refusals and invalid requests. */
 const MESSAGES: Record<Verdict, string> = {
@@ -134,6 +141,12 @@ const MESSAGES: Record<Verdict, string> = {
   ambiguous: "gave no answer that can be used; the image may have been made and paid",
 };
 
+/** The same where the upstream names the model. */
+const OF_MODEL: Partial<Record<Verdict, string>> = {
+  billing: "gives the key no quota for the model",
+  forbidden: "does not permit the model",
+};
+
 /** Turns an answer into the error that it stands for. `name`: the provider. */
 export function answerError(name: string, answer: ErrorAnswer, nowMs: number): ProviderError {
   const facts = readErrorFacts(answer.body);
@@ -141,6 +154,7 @@ export function answerError(name: string, answer: ErrorAnswer, nowMs: number): P
   const verdict = verdictOf(status, facts, answer);
   const words = isFinal(verdict) ? upstreamWords(facts.message) : "";
   const isPerDay = facts.quotaIds.some((id) => id.includes("PerDay"));
+  const isOfModel = concernsModel(verdict, facts, answer);
   const limit = verdict !== "limited" ? null : isPerDay ? "per-day" : "short";
   const { headers = headersOf({}), asked = "" } = answer;
   const { message, retryDelays: delays } = facts;
@@ -149,8 +163,9 @@ export function answerError(name: string, answer: ErrorAnswer, nowMs: number): P
     words ||
       (isRedirect(status)
         ? redirectWords(name, answer)
-        : upstreamTold(name, verdict, `HTTP ${answer.status}`)),
+        : upstreamTold(name, verdict, `HTTP ${answer.status}`, isOfModel)),
     {
+      isOfModel,
       trouble: isFinal(verdict) ? null : verdict,
       retryAfterMs: isFinal(verdict) ? null : announcedMs({ headers, delays, message, asked, limit }, nowMs),
       upstreamStatus: answer.status,
@@ -161,8 +176,19 @@ export function answerError(name: string, answer: ErrorAnswer, nowMs: number): P
 }
 
 /** Our sentence for a verdict, with what it was read from in brackets. */
-function upstreamTold(name: string, verdict: Verdict, from: string): string {
-  return `${name} ${MESSAGES[verdict]} (${from}).`;
+function upstreamTold(name: string, verdict: Verdict, from: string, isOfModel = false): string {
+  return `${name} ${(isOfModel && OF_MODEL[verdict]) || MESSAGES[verdict]} (${from}).`;
+}
+
+/** Whether a refusal of the key concerns one model only: the upstream names the model in words, or in the quota. */
+function concernsModel(
+  verdict: Verdict,
+  { message, models }: ErrorFacts,
+  { asked = "" }: ErrorAnswer,
+): boolean {
+  const says = (pattern: RegExp) => ownMatches(message, pattern, asked).length > 0;
+  const mayBeOfModel = verdict === "forbidden" || (verdict === "billing" && says(NO_QUOTA));
+  return mayBeOfModel && (models.length > 0 || NAMES_MODEL.test(message.slice(0, MOST_CHARS)));
 }
 
 /** The error for what was sent, and came back unreadable or not at all. */
@@ -208,7 +234,7 @@ function verdictOf(status: number, facts: ErrorFacts, { isHtml = false, asked = 
     if (status === 400 && codes.includes("FAILED_PRECONDITION")) {
       return says(/location is not supported/gi) ? "forbidden" : "billing";
     }
-    // A page for people comes from something on the way.
+    // HTML comes from a proxy, not from the API.
     if (status === 403 && isHtml) return "failing";
   }
   // The address is wrong, as it may be with a 404.

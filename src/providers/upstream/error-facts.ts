@@ -135,6 +135,8 @@ export interface ErrorFacts {
   /** Empty when there is none. */
   message: string;
   quotaIds: readonly string[];
+  /** The models whose quota is used up. */
+  models: readonly string[];
   retryDelays: readonly string[];
   /** The body shows why the content was flagged. */
   isModerated: boolean;
@@ -167,6 +169,7 @@ export function readErrorFacts(body: unknown): ErrorFacts {
     codes: texts.map((text) => text.trim().replaceAll(/[ -]/g, "_").toUpperCase()),
     message: (messageOf(error) ?? messageOf(root) ?? "").slice(0, MAX_READ_CHARS),
     quotaIds: violations.flatMap((violation) => textAt(violation, "quotaId") ?? []),
+    models: violations.flatMap((violation) => textAt(violation, "quotaDimensions", "model") ?? []),
     retryDelays: details.flatMap((detail) => textAt(detail, "retryDelay")?.slice(0, 100) ?? []),
     isModerated:
       valueAt(error, "moderation_details") !== undefined ||

@@ -11,7 +11,7 @@ import { type Clock, timeLimit } from "../../kernel/clock.ts";
 import { hideUsedKeys, watchKey } from "../../kernel/hide-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
-import { linkSignals } from "../../kernel/signals.ts";
+import { linkSignals, unlessAborted } from "../../kernel/signals.ts";
 import type { AdapterDeps, UpstreamAdapter } from "./adapter.ts";
 
 /** The time limits of one image by tier, unless the entry has its own. */
@@ -110,9 +110,12 @@ function makeInTime(
     isSent = true;
     onSent();
   };
-  return withTimeLimit({ clock, ms: seconds * 1000, late }, signal, (inTime) =>
-    adapter.generate(request, inTime, markSent, onAnswered),
-  ).catch((error) => {
+  return withTimeLimit({ clock, ms: seconds * 1000, late }, signal, (inTime) => {
+    const made = adapter.generate(request, inTime, markSent, onAnswered);
+    // Nobody takes images that come too late.
+    made.then(({ discard }) => (inTime.aborted ? discard?.() : undefined)).catch(() => {});
+    return made;
+  }).catch((error) => {
     signal.throwIfAborted();
     throw withoutSecrets(error);
   });
@@ -162,7 +165,8 @@ export class RequestRate {
 
 /**
  * Runs a call with a signal that also aborts when its time is over. Rejects with the reason of `signal` when that is
- * aborted, with `late()` when the time is over, else with the error of the call.
+ * aborted, with `late()` when the time is over, else with the error of the call. When the time is over it does not wait for
+ * the call, which goes on.
  */
 export async function withTimeLimit<T>(
   { clock, ms, late }: { clock: Clock; ms: number; late: () => ProviderError },
@@ -173,7 +177,7 @@ export async function withTimeLimit<T>(
   const limit = timeLimit(clock, ms, () => over.abort(late()));
   const linked = linkSignals(signal, over.signal);
   try {
-    return await call(linked.signal);
+    return await unlessAborted(call(linked.signal), over.signal);
   } catch (error) {
     signal.throwIfAborted();
     throw over.signal.aborted ? over.signal.reason : error;

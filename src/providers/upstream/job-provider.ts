@@ -137,7 +137,8 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
 
 /** An upstream may repeat a key. */
 function shown(job: UpstreamJob): UpstreamJob {
-  return { ...job, said: hideUsedKeys(job.said) };
+  const refusal = job.refusal ? (withoutSecrets(job.refusal) as ProviderError) : null;
+  return { ...job, said: hideUsedKeys(job.said), refusal };
 }
 
 async function* none(): AsyncGenerator<JobResult> {}

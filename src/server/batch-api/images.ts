@@ -154,7 +154,7 @@ export const imageOperations: readonly Operation[] = [
     handler: (deps) => async (request, response) => {
       const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
       const item = await findItem(deps.stores, batch, request.params.custom_id);
-      await deleteImages(deps, batch.id, item);
+      await deleteImages(deps, batch.id, item, deps.clock.nowMs());
       response.status(204).end();
     },
   },

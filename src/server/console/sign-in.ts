@@ -26,14 +26,9 @@ function requireOwner({ isOwnerKey }: Pick<ApiDeps, "isOwnerKey">): RequestHandl
 function overview(deps: ApiDeps) {
   const last = rememberLines(deps.feed);
   return async (_request: Request, response: Response): Promise<void> => {
-    const { stores, health, clock, facts } = deps;
+    const { stores, facts } = deps;
     const { running, slots, isPaused } = await deps.queueOfAll();
     const pending = await stores.read.batches.pendingItemCount();
-    const reports = await reportProviders(health.providers, {
-      read: stores.read,
-      nowMs: clock.nowMs(),
-      troublesOf: (provider) => health.troublesOf(provider),
-    });
     const view: OverviewObject = {
       object: "service.overview",
       data_directory: facts.dataDirectory,
@@ -42,7 +37,7 @@ function overview(deps: ApiDeps) {
       queue: { running, waiting: Math.max(0, pending - running), concurrency: slots, paused: isPaused },
       money: await moneyOfAll(deps),
       batches: await stores.read.batches.unfinishedByStatus(),
-      providers: reports.map((report) => providerObject({ ...report, ...splitTroubles(report) })),
+      providers: await providersOf(deps),
       workers: (await stores.read.workers.list()).map(({ isPaused, ...worker }) => ({
         ...{ ...worker, providers: [...worker.providers], paused: isPaused },
       })),
@@ -55,6 +50,15 @@ function overview(deps: ApiDeps) {
     };
     response.json(view);
   };
+}
+
+async function providersOf({ stores, health, clock }: ApiDeps): Promise<OverviewObject["providers"]> {
+  const reports = await reportProviders(health.providers, {
+    read: stores.read,
+    nowMs: clock.nowMs(),
+    troublesOf: (provider) => health.troublesOf(provider),
+  });
+  return reports.map((report) => providerObject({ ...report, ...splitTroubles(report) }));
 }
 
 async function moneyOfAll({ stores, health }: ApiDeps): Promise<OverviewObject["money"]> {
@@ -218,6 +222,42 @@ const signedIn: Surface = {
       errors: ["OWNER_ONLY"],
       guards: [requireOwner],
       handler: setPaused(false),
+    },
+    // Without the console, too: `imgbatch providers` uses them.
+    {
+      id: "listProviders",
+      method: "get",
+      path: PATHS.consoleProviders,
+      summary: "The providers of this process with their troubles, for the key of `credentials.json`",
+      answers: { 200: { description: "The providers.", schema: "ServiceProviderList" } },
+      errors: ["OWNER_ONLY"],
+      guards: [requireOwner],
+      handler: (deps) => async (_request, response) => {
+        const view: ConsoleBody<"ServiceProviderList"> = {
+          object: "list",
+          data: await providersOf(deps),
+          has_more: false,
+          next_cursor: null,
+        };
+        response.json(view);
+      },
+    },
+    {
+      id: "resumeProvider",
+      method: "post",
+      path: PATHS.consoleResume,
+      summary:
+        "Forget the troubles of a provider, so that it is asked at once, for the key of `credentials.json`",
+      parameters: ["ProviderName"],
+      answers: { 204: { description: "It is asked again." } },
+      errors: ["OWNER_ONLY", "NOT_FOUND"],
+      guards: [requireOwner],
+      handler: (deps) => (request, response) => {
+        const name = String(request.params.provider);
+        if (!deps.resumeProvider(name))
+          throw new ImgbatchError("NOT_FOUND", "No such provider is configured.");
+        response.status(204).end();
+      },
     },
     {
       id: "signOut",

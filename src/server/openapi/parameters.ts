@@ -60,6 +60,7 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     CustomId: path("custom_id", "Id of an item, as the item list has it."),
     BatchStatus: query("status", "Only batches of this status.", choice(["all", ...BATCH_STATUSES])),
     TaskName: query("task_name", "Only batches whose name contains this, upper and lower case alike."),
+    ProviderName: path("provider", "Name of a configured provider."),
     Provider: query("provider", "Only models that this provider serves, with its prices."),
     Downloaded: query(
       "downloaded",

@@ -57,6 +57,24 @@ export function auditRepository(session: SqlSession): Repositories["audit"] {
           .where("kind", "!=", "top_up")
           .orderBy("seq"),
       ),
+    lostOutputs: ({ afterSeq, toSeq }) => {
+      const kept = build.selectFrom("batches").select("id").where("status", "!=", "output_deleted");
+      const some = kept.where("seq", ">", afterSeq).where("seq", "<=", toSeq);
+      const query = build
+        .selectFrom("items")
+        .leftJoin("outputs", "outputs.itemId", "items.id")
+        .select(["items.batchId", "items.customId"])
+        .select((eb) =>
+          sql<number>`${eb.ref("items.imageCount")} - count(${eb.ref("outputs.itemId")})`.as("lost"),
+        )
+        .where("items.batchId", "in", some)
+        .where("items.status", "=", "success")
+        .where("items.imagesDeletedAtMs", "is", null)
+        .groupBy(["items.id", "items.batchId", "items.customId", "items.imageCount"])
+        .having((eb) => sql<boolean>`count(${eb.ref("outputs.itemId")}) < ${eb.ref("items.imageCount")}`)
+        .orderBy("items.id");
+      return all(query);
+    },
     keptOutputs: ({ afterSeq, toSeq }) => {
       const kept = build.selectFrom("batches").select("id").where("status", "!=", "output_deleted");
       const some = kept.where("seq", ">", afterSeq).where("seq", "<=", toSeq);

@@ -104,7 +104,9 @@ const FIRST_OF_QUEUE = prepared((build, queue: Values<QueueOf>) => {
     .where("items.status", "=", "pending")
     .where("items.leaseToken", "is", null)
     .where("items.jobId", "is", null)
-    .where("items.notBeforeMs", "<=", queue.nowMs);
+    .where((eb) =>
+      eb.or([eb("items.notBeforeMs", "<=", queue.nowMs), eb("items.delayedAtMs", ">", queue.nowMs)]),
+    );
   return build
     .selectFrom(first.as("first"))
     .select(["first.id", "first.served", "first.seq"])

@@ -8,7 +8,7 @@ import { columnNames } from "./rows.ts";
 /** The columns of an `ItemRecord`. */
 export const ITEM: readonly (keyof ItemRecord)[] = [
   "id",
-  ...columnNames<keyof ItemRecord>("items", ["notBeforeMs", "leaseWorker"]),
+  ...columnNames<keyof ItemRecord>("items", ["notBeforeMs", "delayedAtMs", "leaseWorker"]),
 ];
 
 type ItemFilter = ExpressionBuilder<Database, "items">;
@@ -110,7 +110,7 @@ function freeItems(
     .select("id")
     .where("batchId", "=", open)
     .where("status", "=", "pending")
-    .where("notBeforeMs", "<=", claim.nowMs)
+    .where((eb) => eb.or([eb("notBeforeMs", "<=", claim.nowMs), eb("delayedAtMs", ">", claim.nowMs)]))
     .where("leaseToken", "is", null)
     .where((eb) =>
       eb.or([eb("provider", "is", null), eb("provider", "=", provider), eb("switches", "<", mostSwitches)]),

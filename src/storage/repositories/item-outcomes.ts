@@ -20,12 +20,13 @@ const held = (build: SqlSession["build"], { id, leaseToken }: Values<Lease>) =>
     .where("status", "=", "pending")
     .where("leaseToken", "=", leaseToken);
 
-type Returned = Parameters<Repositories["items"]["giveBack"]>[2];
+type Returned = Required<Parameters<Repositories["items"]["giveBack"]>[2]>;
 
 /** See `Repositories.items.giveBack`. */
 export const GIVE_BACK = prepared((build, item: Values<Lease & Returned>) =>
   held(build, item).set({
     notBeforeMs: item.notBeforeMs,
+    delayedAtMs: item.delayedAtMs,
     attempts: item.attempts,
     failedAt: item.failedAt,
     maybePaid: item.maybePaid,

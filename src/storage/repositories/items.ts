@@ -191,7 +191,10 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
     nextDueMs: async (afterMs) => (await first(NEXT_DUE(build, { afterMs })))?.notBeforeMs ?? null,
     finish: (finished) => finishItems(session, finished),
     giveBack: async (id, leaseToken, change) => ({
-      isOurs: (await changes(GIVE_BACK(build, { ...change, id, leaseToken }))) === 1,
+      isOurs:
+        (await changes(
+          GIVE_BACK(build, { ...change, delayedAtMs: change.delayedAtMs ?? 0, id, leaseToken }),
+        )) === 1,
     }),
     keepTask: async (id, leaseToken, task) => ({
       isOurs: (await changes(KEEP_TASK(build, { ...task, id, leaseToken }))) === 1,
@@ -241,6 +244,9 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
     resetSwitches: async (batchId) => {
       const update = build.updateTable("items").set({ switches: 0 }).where("batchId", "=", batchId);
       await run(update.where("status", "=", "pending").where("switches", ">", 0));
+    },
+    markDeleted: async (id, nowMs) => {
+      await run(build.updateTable("items").set({ imagesDeletedAtMs: nowMs }).where("id", "=", id));
     },
     fail: async (id, error) => {
       const failed = { status: "failed", mimeType: null, imageCount: 0, error } as const;
@@ -298,6 +304,7 @@ function rowOf(batchId: string, item: NewItem): Insertable<Database["items"]> {
     error: failed?.error ?? null,
     finishedAtMs: failed?.atMs ?? null,
     notBeforeMs: item.notBeforeMs ?? 0,
+    delayedAtMs: item.delayedAtMs ?? 0,
     ...terms,
   };
 }

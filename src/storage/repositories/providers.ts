@@ -60,20 +60,6 @@ function providerCallsRepository({ build, dialect, all, run }: SqlSession): Repo
   };
 }
 
-function providerHealthRepository({ build, all, run }: SqlSession): Repositories["providerHealth"] {
-  return {
-    list: async () => {
-      const rows = await all(build.selectFrom("provider_health").selectAll());
-      return rows.map(({ facts, ...row }) => ({ ...row, ...facts }));
-    },
-    put: async ({ provider, model, fingerprint, state, untilMs, ...facts }) => {
-      const row = { fingerprint, state, untilMs, facts };
-      const insert = build.insertInto("provider_health").values({ provider, model, ...row });
-      await run(insert.onConflict((on) => on.columns(["provider", "model"]).doUpdateSet(row)));
-    },
-  };
-}
-
 /** Steps after which the upstream has nothing left to make. */
 const AFTER_WORK: readonly JobStep[] = ["done", "closed"];
 
@@ -133,6 +119,5 @@ function recordOf({ inputName, failure, ...rest }: Selectable<Database["upstream
 
 export const providerRepositories = (session: SqlSession) => ({
   providerCalls: providerCallsRepository(session),
-  providerHealth: providerHealthRepository(session),
   upstreamJobs: upstreamJobRepository(session),
 });

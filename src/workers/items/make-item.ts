@@ -372,7 +372,10 @@ async function giveBack(
         return { outcome: isOurs ? "failed" : "lost", waitingSinceMs } as const;
       }
     }
-    const { isOurs } = await tx.items.giveBack(item.id, item.leaseToken, { notBeforeMs, ...marks });
+    const { isOurs } = await tx.items.giveBack(item.id, item.leaseToken, {
+      ...{ notBeforeMs, delayedAtMs: nowMs },
+      ...marks,
+    });
     if (isOurs && isCall) await recordItemCall(tx, batch, item, nowMs);
     return { outcome: isOurs ? "retry" : "lost", waitingSinceMs } as const;
   });

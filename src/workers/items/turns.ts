@@ -83,11 +83,15 @@ export class Turns {
   async #find(batchId: string, provider: string): Promise<ItemBatch | null> {
     const before = this.#known.get(batchId);
     if (before?.batch.provider === provider) return before;
-    const { stores, offers } = this.#deps;
+    const { stores, offers, health } = this.#deps;
     const batch = await stores.read.batches.byId(batchId);
     if (batch?.status !== "queued" && batch?.status !== "running") return null;
     const able = offers.forBatch(batch, await needsOf(stores.read, batchId));
     const ofItems = able.filter((offer): offer is Offer<ItemProvider> => offer.provider.kind === "item");
+    // An earlier process has had trouble with it.
+    const { waiting } = batch;
+    for (const { provider: each, executedModel } of waiting === null ? [] : ofItems)
+      if (each.name === batch.provider && waiting) health.askOnceFirst(each, executedModel, waiting);
     const known = { batch, offers: ofItems, waiting: null, againMs: 0 };
     this.#known.set(batchId, known);
     return known;
@@ -133,7 +137,9 @@ export class Turns {
     const waiting = waitingFor(blocks);
     if (waiting === null || (blocks.length === 0 && !presence.isOurs(batch.provider))) return;
     const nowMs = clock.nowMs();
-    if (known.waiting === null || known.againMs <= nowMs) {
+    // An image that was on its way has ended the wait of the batch, and nothing else would say that it waits again.
+    const isUntold = batch.waitingSinceMs === null;
+    if (known.waiting === null || known.againMs <= nowMs || isUntold) {
       const isNew = known.waiting === null;
       const facts = { waiting, isNew, isIdle: this.#events.isIdle(batch.id) };
       const againMs = await noteWait(this.#deps, batch, facts);
@@ -183,7 +189,8 @@ export async function noteWait(
   const mayGiveUp = waiting.code !== "PROVIDER_NOT_CONFIGURED";
   const { id, waitingSinceMs } = batch;
   const mayBeOver = mayGiveUp && waitingSinceMs !== null && nowMs >= waitingSinceMs + outageMs;
-  if (isNew || waitingSinceMs === null || (mayBeOver && isIdle)) {
+  const wasAhead = waitingSinceMs !== null && waitingSinceMs > nowMs;
+  if (isNew || waitingSinceMs === null || wasAhead || (mayBeOver && isIdle)) {
     const { sinceMs, isGivenUp, isStarted } = await stores.write(async (tx) => {
       // It has had its turn: what keeps it from being made is shown of a running batch.
       const isStarted = batch.status === "queued" && (await startIn(tx, id, nowMs));

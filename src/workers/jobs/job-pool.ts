@@ -236,6 +236,7 @@ export class JobPool implements WorkerPool {
       onReleased: () => this.wake(),
       isCreating: false,
     };
+    if (batch.waiting) this.#deps.health.askOnceFirst(this.provider, work.model, batch.waiting);
     this.#works.add(work);
     this.#tasks.track(this.#work(work));
   }

@@ -4,10 +4,15 @@ import { EVERY_MODEL } from "../../domain/health/transitions.ts";
 import { endJob, FORGOTTEN_MS, GIVE_UP_MS, isAtWork, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/models.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
-import { type JobResult, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
+import {
+  type JobResult,
+  ProviderError,
+  type Trouble,
+  type UpstreamJob,
+} from "../../domain/ports/image-provider.ts";
 import { linkSignals } from "../../kernel/signals.ts";
 import { inspectOutput } from "../image-request.ts";
-import { createJob, findJobInTime, findLostJob, type JobWork, waitAfter } from "./send-job.ts";
+import { createAgain, createJob, findJobInTime, findLostJob, type JobWork, waitAfter } from "./send-job.ts";
 import { uploadInput } from "./upload-input.ts";
 
 /** A job is polled less often the older it is. */
@@ -158,13 +163,30 @@ async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<stri
   return null;
 }
 
+/** How often an item is asked for in jobs whose upstream had no room or failed for it. */
+const MOST_TRIES = 3;
+/** What an upstream says of a request for which it made nothing, and which may succeed in another job. */
+const NOT_MADE: readonly (Trouble | null)[] = ["limited", "failing"];
+
 /** A result without a usable image is a failure of the item. */
 async function recordResult(
-  { deps, provider, batch, model }: JobWork,
+  work: JobWork,
   item: LeasedItem,
   result: Extract<JobResult, { key: string }>,
 ): Promise<void> {
+  const { deps, provider, batch, model } = work;
   const { stores, clock, feed } = deps;
+  if ("error" in result && NOT_MADE.includes(result.error.trouble) && item.attempts + 1 < MOST_TRIES) {
+    const again = { notBeforeMs: 0, attempts: item.attempts + 1, failedAt: null, maybePaid: "no" } as const;
+    const { isOurs } = await stores.write(async (tx) => {
+      await tx.lock("batch", batch.id);
+      const given = await tx.items.giveBack(item.id, item.leaseToken, again);
+      if (given.isOurs) await tx.items.releaseFromJob([item.id]);
+      return given;
+    });
+    if (isOurs) work.onReleased();
+    return;
+  }
   const nowMs = () => clock.nowMs();
   let status: "success" | "failed" | null;
   try {
@@ -220,7 +242,7 @@ export async function runJob(work: JobWork): Promise<void> {
   const { deps, batch, jobId, signal } = work;
   const { stores } = deps;
   for (;;) {
-    const job = await stores.read.upstreamJobs.byId(jobId);
+    const job = await withPastTimes(work, await stores.read.upstreamJobs.byId(jobId));
     signal.throwIfAborted();
     if (!job || !isAtWork(job) || (await stores.read.batches.byId(batch.id))?.status !== "running") return;
     try {
@@ -230,6 +252,25 @@ export async function runJob(work: JobWork): Promise<void> {
       await giveUp(work, error);
     }
   }
+}
+
+/** The upstream's list is looked through for so long before a job whose own time is not known. */
+const LOOK_BACK_MS = 24 * 3_600_000;
+
+/**
+ * Corrects the times of a job that lie in the future, because the clock was ahead: everything that waits for them would wait
+ * until then.
+ */
+async function withPastTimes({ deps, jobId }: JobWork, job: UpstreamJobRecord | null) {
+  if (job === null) return null;
+  const nowMs = deps.clock.nowMs();
+  const change: Partial<UpstreamJobRecord> = {};
+  if (job.createdAtMs > nowMs) change.createdAtMs = nowMs - LOOK_BACK_MS;
+  for (const name of ["uploadedAtMs", "sentAtMs", "polledAtMs", "stopAskedAtMs"] as const)
+    if ((job[name] ?? 0) > nowMs) change[name] = nowMs;
+  if (Object.keys(change).length === 0) return job;
+  await deps.stores.write((tx) => tx.upstreamJobs.update(jobId, change));
+  return { ...job, ...change };
 }
 
 /** The upstream refuses the job, or could not be used for too long. */
@@ -290,6 +331,8 @@ async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
     const isMissing = seen instanceof ProviderError && seen.upstreamStatus === 404;
     missingSinceMs = isMissing ? (missingSinceMs ?? polledAtMs) : null;
     if (!(seen instanceof ProviderError)) {
+      if (seen.refusal && stopAskedAtMs === null)
+        return createAgain(work, job, { ...seen, name }, seen.refusal);
       await record(work, seen, polledAtMs);
       if (seen.state !== "running") return;
     } else log.debug("a job could not be polled; trying again", { job: jobId, error: seen.message });

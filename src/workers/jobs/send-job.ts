@@ -1,7 +1,7 @@
 import type PQueue from "p-queue";
 import type { Block, Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
-import { FORGOTTEN_MS } from "../../domain/jobs/job-rules.ts";
+import { FORGOTTEN_MS, paidCreates } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/models.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
@@ -17,6 +17,7 @@ import { backoffMs } from "../../kernel/pacing.ts";
 import { linkSignals, unlessAborted } from "../../kernel/signals.ts";
 import { OwnerLost } from "../advance-batch.ts";
 import type { WorkerDeps } from "../deps.ts";
+import { TROUBLE_DELAY_MS } from "../worker-pool.ts";
 
 /** A job may be in the upstream's list with an earlier time than ours: its clock may differ. */
 const CLOCK_SLACK_MS = 3_600_000;
@@ -187,7 +188,7 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
   }
   if (await isMadeAlready(work, job)) return;
   if (job.stopAskedAtMs !== null) {
-    if (job.creates === 0) throw new ProviderError("CANCELLED", ENDED);
+    if (paidCreates(job) === 0) throw new ProviderError("CANCELLED", ENDED);
     const sentAtMs = job.sentAtMs ?? job.stopAskedAtMs;
     await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "sent", sentAtMs }));
     return;
@@ -196,8 +197,7 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
   const isSent = await markSent(work, job).catch(async (error) => {
     ticket.dropped();
     // Nothing was sent. With the mark, nobody would know that for a long time.
-    for (let last = error; StorageUnavailable.mayHaveHappened(last); )
-      last = await stores.write((tx) => unmarkSent(tx, jobId, job)).catch((again) => again);
+    if (StorageUnavailable.mayHaveHappened(error)) await takeBackMark(work, job);
     throw error;
   });
   if (!isSent) {
@@ -240,10 +240,58 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
   await waitAfter(work, refusal, 1);
 }
 
+/**
+ * Lets a job be created again from its input, after a pause: the upstream has ended it before it began, for a limit or for
+ * money. Rejects with `ProviderError` when the upstream has done so for longer than an outage may last.
+ */
+export async function createAgain(
+  work: JobWork,
+  job: UpstreamJobRecord,
+  { name, said }: Pick<UpstreamJob, "name" | "said">,
+  refusal: ProviderError,
+): Promise<void> {
+  const { deps, jobId, provider, model } = work;
+  const { clock, outageMs, health, stores, random, log } = deps;
+  const nowMs = clock.nowMs();
+  const refusals = job.refusals + 1;
+  const refusedSinceMs = job.refusedSinceMs ?? nowMs;
+  const ended = { upstreamName: null, endedNames: [...job.endedNames, name], refusals, refusedSinceMs, said };
+  await stores.write(async (tx) => {
+    const times = { sentAtMs: null, state: null, polledAtMs: null };
+    await tx.upstreamJobs.update(jobId, { step: "uploaded", ...ended, ...times });
+    await tx.items.markJob(jobId, "once", "twice");
+  });
+  log.warn("the upstream ended a job before it began; it is created again", { job: jobId, said });
+  if (nowMs - refusedSinceMs >= outageMs) {
+    const message = `The upstream took no job for too long. ${refusal.message}`;
+    throw new ProviderError(refusal.code, message, { retryable: false });
+  }
+  const retryAfterMs = Math.max(
+    refusal.retryAfterMs ?? 0,
+    AGAIN.baseMs / 2,
+    backoffMs(refusals, AGAIN, random),
+  );
+  const error = new ProviderError(refusal.code, refusal.message, { ...refusal, retryAfterMs });
+  health.begin(provider, model)?.failed(error, jobId);
+  await waitAfter(work, error, refusals);
+}
+
+/** Takes the mark of a request back that was not sent. Repeats that until it is stored, or the work on the job ends. */
+async function takeBackMark({ deps, jobId, signal }: JobWork, job: UpstreamJobRecord): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      return await deps.stores.write((tx) => unmarkSent(tx, jobId, job));
+    } catch (error) {
+      if (error instanceof OwnerLost) return;
+      await deps.clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
+    }
+  }
+}
+
 /** Looks for a job that an earlier request may have made although the upstream said that it takes none. */
 async function isMadeAlready(work: JobWork, job: UpstreamJobRecord): Promise<boolean> {
   const { stores, clock } = work.deps;
-  const found = job.creates > 0 ? await findJobInTime(work, job, { mayGiveUp: true }) : null;
+  const found = paidCreates(job) > 0 ? await findJobInTime(work, job, { mayGiveUp: true }) : null;
   if (found === null) return false;
   await stores.write((tx) => markCreated(tx, job.id, found.name, clock.nowMs()));
   await endWaiting(work);
@@ -288,7 +336,8 @@ async function markSent(work: JobWork, job: UpstreamJobRecord): Promise<boolean>
     const creates = job.creates + 1;
     await tx.upstreamJobs.update(jobId, { step: "sent", creates, sentAtMs: clock.nowMs() });
     // After a restore the items are marked, and the job is another one than was paid for.
-    if (isPaid(provider)) await tx.items.markJob(jobId, "twice", creates > 1 ? undefined : "once");
+    if (isPaid(provider))
+      await tx.items.markJob(jobId, "twice", paidCreates({ ...job, creates }) > 1 ? undefined : "once");
     return true;
   });
 }
@@ -305,10 +354,10 @@ async function markCreated(tx: Transaction, jobId: string, upstreamName: string,
 async function unmarkSent(
   tx: Transaction,
   jobId: string,
-  { creates: before, sentAtMs }: Pick<UpstreamJobRecord, "creates" | "sentAtMs">,
+  { creates: before, refusals, sentAtMs }: Pick<UpstreamJobRecord, "creates" | "refusals" | "sentAtMs">,
   mayExist = false,
 ): Promise<void> {
-  const creates = mayExist ? Math.max(1, before) : before;
+  const creates = mayExist ? Math.max(refusals + 1, before) : before;
   await tx.upstreamJobs.update(jobId, { step: "uploaded", creates, sentAtMs });
   await tx.items.markJob(jobId, "once", creates > before ? "no" : "twice");
 }
@@ -334,7 +383,7 @@ export async function findLostJob(work: JobWork, job: UpstreamJobRecord): Promis
   const isTooOld = clock.nowMs() - job.createdAtMs > FORGOTTEN_MS;
   const isWanted = (await stores.read.upstreamJobs.byId(jobId))?.stopAskedAtMs == null;
   const most = isPaid(provider) && deps.unknownOutcome === "stop" ? 1 : MOST_CREATES;
-  if (isTooOld || !isWanted || job.creates >= most) throw new ProviderError("OUTCOME_UNKNOWN", LOST);
+  if (isTooOld || !isWanted || paidCreates(job) >= most) throw new ProviderError("OUTCOME_UNKNOWN", LOST);
   deps.log.warn("a job whose answer was lost was not found; creating another, which may be paid twice", {
     job: jobId,
   });

@@ -9,7 +9,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 it("of one item of a vendor's batch job is refused: its results are one file", async () => {
   const deps = { ...(await openBeside(await tempDir())), feed: new Feed(), log: silentLog };
   const job = await openBatchRecord(deps.stores, 1, { source: "native" });
-  await expect(deleteImages(deps, job.id, { id: 1, customId: "fox" })).rejects.toMatchObject({
+  await expect(deleteImages(deps, job.id, { id: 1, customId: "fox" }, 1)).rejects.toMatchObject({
     code: "BATCH_IMAGE_OUTPUT_DELETE_NOT_READY",
     message: expect.stringContaining("one file"),
   });

@@ -1,13 +1,17 @@
 import { describe, expect, it } from "vitest";
-import { afterResult, healthy, lateResult } from "../../../src/domain/health/transitions.ts";
+import {
+  afterResult,
+  type HealthRecord,
+  healthy,
+  lateResult,
+} from "../../../src/domain/health/transitions.ts";
 import type { Trouble } from "../../../src/domain/ports/image-provider.ts";
-import type { HealthRecord } from "../../../src/domain/records.ts";
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const NOW = 1_800_000_000_000;
-const WELL = healthy({ provider: "p", model: "m", fingerprint: "f" });
+const WELL = healthy({ provider: "p", model: "m" });
 
 const event = (
   trouble: Trouble,

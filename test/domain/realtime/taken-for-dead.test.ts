@@ -60,7 +60,7 @@ async function processesOn(
       const facts = { role: "api", version: "1", providers: [] } as const;
       const presence = new Cluster({ ...deps, clock, stores: own }, facts);
       await presence.join();
-      const health = await ProviderHealth.load({ ...deps, stores: own }, [provider]);
+      const health = new ProviderHealth(deps, [provider]);
       const realtime = new Realtime({
         ...deps,
         stores: own,

@@ -122,6 +122,21 @@ describe("OpenAI's batch jobs", () => {
     expect(shown).toEqual(["batch_1", "our-id", "batch_0", null]);
   });
 
+  it("[JOB-10] that were not run for a limit or for money say so, and may be created again", async () => {
+    const failed = (code: string, more: object = {}) =>
+      batch("failed", { errors: { data: [{ code, message: "words" }] }, ...more });
+    const seen = async (shown: object) => {
+      const server = await scriptedServer(json(shown));
+      const { refusal } = await connect(server.url).poll("batch_1", never);
+      return refusal?.trouble ?? null;
+    };
+    expect(await seen(failed("token_limit_exceeded"))).toBe("limited");
+    expect(await seen(failed("billing_hard_limit_reached"))).toBe("billing");
+    expect(await seen(failed("invalid_json_line"))).toBeNull();
+    const counts = { total: 2, completed: 1, failed: 1 };
+    expect(await seen(failed("token_limit_exceeded", { request_counts: counts }))).toBeNull();
+  });
+
   it("give results and errors from both files, each for its key", async () => {
     const server = await scriptedServer();
     const line = (value: object) => `${JSON.stringify(value)}\n`;

@@ -370,18 +370,25 @@ describe("an answer that streams though nobody asked for it", () => {
   });
 });
 
-it("the address of an upstream may lack the version that other tools have there", () => {
-  const at = (baseUrl: string) => entryAt(baseUrl).baseUrl;
-  expect(
-    ["https://a.example", "https://a.example/", "https://a.example/openai", "https://a.example/v1"].map(at),
-  ).toEqual([
-    "https://a.example/v1",
-    "https://a.example/v1",
-    "https://a.example/openai",
-    "https://a.example/v1",
-  ]);
-  const native = (baseUrl: string) => entryOf("native", { name: "painter", baseUrl }).baseUrl;
-  expect(
-    ["https://a.example/v1beta", "https://a.example/x/v1beta/", "https://a.example/x"].map(native),
-  ).toEqual(["https://a.example", "https://a.example/x", "https://a.example/x"]);
-});
+for (const type of ["openai", "openai-batch"] as const) {
+  it(`the address of an upstream of ${type} may lack the version that other tools have there`, () => {
+    const at = (baseUrl: string) => entryOf(type, { name: "painter", baseUrl }).baseUrl;
+    expect(
+      ["https://a.example", "https://a.example/", "https://a.example/openai", "https://a.example/v1"].map(at),
+    ).toEqual([
+      "https://a.example/v1",
+      "https://a.example/v1",
+      "https://a.example/openai",
+      "https://a.example/v1",
+    ]);
+  });
+}
+
+for (const type of ["native", "native-batch"] as const) {
+  it(`the address of an upstream of ${type} may end with the version that other tools have there`, () => {
+    const at = (baseUrl: string) => entryOf(type, { name: "painter", baseUrl }).baseUrl;
+    expect(
+      ["https://a.example/v1beta", "https://a.example/x/v1beta/", "https://a.example/x"].map(at),
+    ).toEqual(["https://a.example", "https://a.example/x", "https://a.example/x"]);
+  });
+}

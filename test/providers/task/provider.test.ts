@@ -89,6 +89,7 @@ describe("an upstream that answers with a task", () => {
 
   it.each([
     ["lets its task be polled at a host that was not named", { pollAt: "stranger" }, LOST],
+    ["names its task with a text without an end", { id: "x".repeat(5_000) }, LOST],
     ["has its result at a private address that was not named", { resultAt: "stranger" }, BILLED],
     ["has a result that has ended", { goneAfterPolls: 1 }, BILLED],
     ["reports a failure", { states: ["starting", "failed"] }, { ...LOST, trouble: null }],

@@ -189,6 +189,30 @@ describe("an answer that is no success", () => {
     expect(told(400, { ...region, asked }).trouble).toBe("billing");
   });
 
+  it("[HEALTH-11] a refusal that names a model concerns that model only", () => {
+    const quota = { violations: [{ quotaId: "q", quotaDimensions: { model: "painter-3" } }] };
+    const ofModel = [
+      told(403, openai({ message: "Your organization must be verified to use the model `painter-3`." })),
+      told(403, native(403, "PERMISSION_DENIED", "No access to model painter-3.")),
+      told(429, native(429, "RESOURCE_EXHAUSTED", "Quota exceeded, limit: 0, model: painter-3")),
+      told(429, native(429, "RESOURCE_EXHAUSTED", "Quota exceeded, limit: 0", [quota])),
+    ];
+    const ofKey = [
+      told(403, native(403, "PERMISSION_DENIED", "The consumer has been suspended.")),
+      told(400, native(400, "FAILED_PRECONDITION", "User location is not supported.")),
+      told(429, openai({ code: "insufficient_quota", message: "No quota for any model." })),
+      told(
+        400,
+        openai({ code: "billing_hard_limit_reached", message: "Billing hard limit for this model." }),
+      ),
+      told(401, openai({ message: "This key is not for the model." })),
+    ];
+    expect(ofModel.map(({ error }) => error.isOfModel)).toEqual([true, true, true, true]);
+    expect(ofModel.map(({ trouble }) => trouble)).toEqual(["forbidden", "forbidden", "billing", "billing"]);
+    expect(ofModel[0]?.message).toBe("painter does not permit the model (HTTP 403).");
+    expect(ofKey.map(({ error }) => error.isOfModel)).toEqual([false, false, false, false, false]);
+  });
+
   it("carries the announced pause of a trouble, never of a final answer", () => {
     const headers = { "retry-after": "7" };
     expect(told(429, { headers }).error.retryAfterMs).toBe(7000);

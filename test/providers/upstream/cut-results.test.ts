@@ -36,7 +36,7 @@ const UPSTREAMS = {
       ...{ id: "b1", status: "completed", output_file_id: "f1" },
       request_counts: { total: 3, completed: 3, failed: 0 },
     },
-    file: "/files/f1/content",
+    file: "/v1/files/f1/content",
   },
 };
 

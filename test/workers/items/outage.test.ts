@@ -38,7 +38,7 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
     { role: "worker", version: "1", providers: ["vendor"] },
   );
   await presence.join();
-  const health = await ProviderHealth.load({ stores, clock, log: silentLog }, [provider]);
+  const health = new ProviderHealth({ clock, log: silentLog }, [provider]);
   const deps = {
     ...{ stores, blobs, clock, health, presence, outageMs: OUTAGE_MS, random: () => 0.5, log: silentLog },
     inspector: sharpInspector(new Decoding()),
@@ -126,7 +126,7 @@ onEachDialect("an outage that not all workers have", (open) => {
 
   it("all processes show why the batch waits, until the next try or the next image", async () => {
     const { stores, clock, batch, broken, well } = await twoWorkers();
-    const upstream = { offers: { forBatch: () => [{}] }, health: { knownBlockOf: () => null } };
+    const upstream = { offers: { forBatch: () => [{}] }, health: { blockOf: () => null } };
     const deps = {
       ...upstream,
       stores,

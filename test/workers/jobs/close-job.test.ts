@@ -18,6 +18,8 @@ const TWICE = {
   upstreamName: "upstream/1",
   endedNames: [],
   creates: 2,
+  refusals: 0,
+  refusedSinceMs: null,
   sentAtMs: 1,
   state: null,
   said: null,

@@ -133,6 +133,48 @@ describe("a provider that takes many images as a job", () => {
   });
 });
 
+describe("a job that the upstream ended before it began", () => {
+  it("[JOB-10] is created again from its input, without a mark", async () => {
+    const { clock, upstream } = paidUpstream();
+    upstream.status = (name) =>
+      name === "upstream/3" ? { state: "succeeded" } : { state: "failed", refusal: troubled("limited") };
+    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
+    const batch = await passToEnd(clock, 5000, service, id);
+    expect(batch).toMatchObject({ status: "completed", success_count: 2, fail_count: 0 });
+    expect([...upstream.jobs.values()].map(({ input }) => input)).toEqual(["input/1", "input/1", "input/1"]);
+    for (const { notes } of await service.items(id)) expect(notes.join()).not.toContain(MARK);
+    const [job] = await jobsOf(service, id);
+    expect(job).toMatchObject({ creates: 3, refusals: 2, results: 2 });
+  });
+
+  it("[JOB-10] fails after the longest outage, with the reason", async () => {
+    const { clock, upstream } = paidUpstream();
+    upstream.status = () => ({ state: "failed", refusal: troubled("billing") });
+    const { service, id } = await startWith({ clock, upstream }, { count: 1 });
+    await expect.poll(() => upstream.jobs.size).toBe(1);
+    const batch = await passToEnd(clock, 30 * MINUTE_MS, service, id);
+    expect(batch).toMatchObject({ status: "failed" });
+    expect(JSON.stringify(batch)).toContain("took no job for too long");
+    expect(JSON.stringify(batch)).not.toContain("may have been billed");
+  });
+
+  it("[JOB-11] a request that the upstream had no room for in a job goes into another job, three times in all", async () => {
+    const { clock, upstream } = paidUpstream();
+    const { resultOf } = upstream;
+    const asked = new Map<string, number>();
+    upstream.resultOf = async (item) => {
+      const count = (asked.get(item.key) ?? 0) + 1;
+      asked.set(item.key, count);
+      const isRefused = item.key === "i1" ? count === 1 : item.key === "i2";
+      return isRefused ? { key: item.key, error: troubled("failing") } : resultOf(item);
+    };
+    const { service, id } = await startWith({ clock, upstream }, { count: 3 });
+    const batch = await passToEnd(clock, 5000, service, id);
+    expect(batch).toMatchObject({ success_count: 2, fail_count: 1 });
+    expect([...asked.values()].sort()).toEqual([1, 2, 3]);
+  });
+});
+
 describe("a job whose creation has no answer", () => {
   function lostOnce(upstream: FakeJobProvider) {
     upstream.afterCreate = () => {
