@@ -20,17 +20,26 @@ beforeEach(() => {
   retryAtOnce();
 });
 
-it("bill, usage, ledger, summary, dry run and results agree", async () => {
-  const directory = await tempDir();
-  const only = inject("run");
-  const numbers = only === undefined ? Array.from({ length: inject("stories") ?? 12 }, (_, i) => i) : [only];
-  const problems: string[] = [];
-  const tell = async () => {
-    for (let number = numbers.shift(); number !== undefined; number = numbers.shift()) {
-      const story = new MoneyStory(join(directory, `story-${number}`), { seed: SEED, number, kills: number % 4 === 3 });
-      await story.run().catch((error) => problems.push(error.message));
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, tell));
-  expect(problems.join("\n\n")).toBe("");
-}, NEVER_MS);
+it(
+  "where a story ends, the bill of the upstream, usage, ledger, summary, dry run and results agree",
+  async () => {
+    const directory = await tempDir();
+    const only = inject("run");
+    const numbers =
+      only === undefined ? Array.from({ length: inject("stories") ?? 12 }, (_, i) => i) : [only];
+    const problems: string[] = [];
+    const tell = async () => {
+      for (let number = numbers.shift(); number !== undefined; number = numbers.shift()) {
+        const story = new MoneyStory(join(directory, `story-${number}`), {
+          seed: SEED,
+          number,
+          kills: number % 4 === 3,
+        });
+        await story.run().catch((error) => problems.push(error.message));
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, tell));
+    expect(problems.join("\n\n")).toBe("");
+  },
+  NEVER_MS,
+);

@@ -122,7 +122,12 @@ export class PaidUpstream {
       case "504":
         return error(504, "server_error", null, "The upstream timed out.");
       case "refused":
-        return error(400, "image_generation_user_error", "moderation_blocked", "Rejected by the safety system.");
+        return error(
+          400,
+          "image_generation_user_error",
+          "moderation_blocked",
+          "Rejected by the safety system.",
+        );
       case "slow":
         await new Promise((resolve) => setTimeout(resolve, SLOW_MS));
         break;
