@@ -25,6 +25,8 @@ export interface CommandContext {
   purse?: Purse;
   /** Time for everything that the command records, shows or waits for. */
   clock: Clock;
+  /** When the command began, in ms since 1970: what is paid from then on is paid now. */
+  beganMs: number;
   /** Aborted by the first SIGINT or SIGTERM; the reason is an `ImgbatchError` (INTERRUPTED, TERMINATED). */
   signal: AbortSignal;
   /** From now on the command handles signals itself: they abort nothing, and a second one does not end the process. */

@@ -1,13 +1,16 @@
 import type { Batch } from "../client/answers.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { EXIT_CODES } from "../contract/errors.ts";
+import { DIFFERS } from "../contract/image-formats.ts";
 import { shellWord } from "../kernel/command-line.ts";
 import {
   type Cost,
   costText,
+  FREE_DRAWINGS,
   formatUsd,
   microsToNumber,
   numberToMicros,
+  paidText,
   playMoneyField,
   sumCosts,
 } from "../kernel/money.ts";
@@ -17,6 +20,7 @@ import { withRunLock } from "../runs/directory/claim.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
+import { GALLERY_FILE } from "../runs/reports/gallery.ts";
 import type { EndedImage } from "../runs/reports/run-report.ts";
 import type { Submissions } from "../runs/send.ts";
 import { type Allowance, countImages, judgeMissing, stands } from "../runs/standing.ts";
@@ -98,7 +102,7 @@ export async function fetchRun(
   const { signal, clock, output: reporter } = context;
   return describeFinished(context, {
     ...run,
-    outcome: await collectRun({ ...run, service, clock, reporter, signal }),
+    outcome: await collectRun({ ...run, service, clock, reporter, signal, beganMs: context.beganMs }),
   });
 }
 
@@ -109,7 +113,8 @@ export async function describeFinished(context: CommandContext, run: EndedRun): 
   const { model: usual, task_name: name = null } = state.request ?? {};
   const model = [...new Set(state.batches.flatMap((batch) => batch.model ?? usual ?? []))].join(", ") || null;
   const advice = canRetry(run) ? fetchAgain(outcome, shownDir) : { retryCommand: null };
-  await writeRunReports(context, { outcome, shownDir, model, name, ...advice });
+  const { paidNowMicroUsd } = outcome;
+  await writeRunReports(context, { outcome, shownDir, model, name, paidNowMicroUsd, ...advice });
   return describeRun(context, run);
 }
 
@@ -121,8 +126,8 @@ interface EndedRun {
   state: RunState;
   /** Whether the run existed before; null where this does not apply, as for a download. */
   replayed: boolean | null;
-  /** The batches, by id, that the command did not make. Default: not known. */
-  earlier?: ReadonlySet<string>;
+  /** The batches, by id, that the command found. Default: it paid for none. */
+  found?: ReadonlyMap<string, Batch>;
   shownDir: string;
   allowance?: Allowance;
   /** The step that makes the images of edited prompts. Default: none, where the prompt files are not known. */
@@ -147,7 +152,12 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
     else if (batch.status === "output_deleted")
       output.note(`the service has deleted the images of ${batch.id}; ${ALL_HERE}`);
   }
-  for (const line of [...paidTwiceNote(lines, shownDir), ...unknownOutcomeNote(lines)]) output.note(line);
+  const said = [
+    ...paidTwiceNote(lines, shownDir),
+    ...unknownOutcomeNote(lines),
+    ...differsNote(lines, shownDir),
+  ];
+  for (const line of said) output.note(line);
   const parts = [
     `${counts.success} of ${counts.total} images on disk and verified`,
     ...failureNote(counts),
@@ -162,6 +172,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
       counts,
       fetched_count: fetchedCount,
       actual_cost: cost === null ? null : microsToNumber(cost.micros),
+      paid_now: cost === null || cost.isPlay ? 0 : microsToNumber(outcome.paidNowMicroUsd),
       ...playMoneyField(cost),
       results: `${shownDir}/${RESULTS_FILE}`,
       retry: hasRetry ? `${shownDir}/${RETRY_FILE}` : null,
@@ -188,6 +199,23 @@ export function paidTwiceNote(lines: readonly Pick<ResultLine, "notes">[], shown
   const count = lines.filter(isTwice).length;
   if (count === 0) return [];
   return [`${counted(count, "image")} may be paid twice, see ${shellWord(`${shownDir}/${RESULTS_FILE}`)}`];
+}
+
+/** Says how many images are not what was asked for, and in what; nothing when there are none. */
+export function differsNote(lines: readonly Pick<ResultLine, "notes">[], shownDir: string): string[] {
+  const found = lines.map(({ notes = [] }) => notes.filter((note) => note.startsWith(DIFFERS)));
+  const count = found.filter((notes) => notes.length > 0).length;
+  if (count === 0) return [];
+  const isOfType = (note: string) => note.startsWith(`${DIFFERS}image/`);
+  const all = found.flat();
+  const what = [
+    ...(all.some((note) => !isOfType(note)) ? ["size"] : []),
+    ...(all.some(isOfType) ? ["type"] : []),
+  ];
+  const differ = count === 1 ? "1 image differs" : `${count} images differ`;
+  return [
+    `${differ} from what was asked: ${what.join(", ")}; see ${shellWord(`${shownDir}/${GALLERY_FILE}`)}`,
+  ];
 }
 
 type ImageCounts = ReturnType<typeof countImages>;
@@ -222,14 +250,14 @@ function judgeLacking({ lines }: RunOutcome, { missing, total }: ImageCounts): J
   return { exitCode: EXIT_CODES[exit].code, error: { code, message } };
 }
 
-/** Batches that were made earlier cost nothing now. */
-function costNote({ outcome, earlier = new Set() }: EndedRun, cost: Cost | null): string {
+/** What was paid since the command began, and before; and how many images were drawn beside those that were paid. */
+function costNote({ outcome }: EndedRun, cost: Cost | null): string {
   if (cost === null) return "";
   if (cost.isPlay) return `; ${costText(cost)}`;
-  const paid = actualCost(outcome.batches.filter(({ id }) => earlier.has(id)));
-  const before = paid === null || paid.isPlay ? 0 : paid.micros;
-  if (before === 0) return `, ${costText(cost)}`;
-  return `; ${formatUsd(cost.micros - before, "sum")} now (${formatUsd(before, "sum")} paid earlier)`;
+  const drawn = outcome.lines.filter(({ play_money: isPlay, files }) => isPlay && files.length > 0).length;
+  const beside = drawn === 0 ? "" : `; ${drawn} ${FREE_DRAWINGS}`;
+  const text = paidText(cost, outcome.paidNowMicroUsd);
+  return `${text.includes(" now ") ? ";" : ","} ${text}${beside}`;
 }
 
 /** Reports how many images a repeated run fetched. */

@@ -161,6 +161,7 @@ async function work(
     typed: argv,
     cwd: terminal.cwd,
     clock,
+    beganMs: clock.nowMs(),
     signal: watch.signal,
     takeSignals: watch.stop,
     output,

@@ -127,6 +127,8 @@ export interface ItemFacts {
   upstream_cost?: number;
   /** US dollars. */
   cost?: number;
+  /** The cost is no real money: the image was drawn. */
+  play_money?: true;
   /** Milliseconds from the request at the provider to its answer. */
   took_ms?: number;
   notes?: string[];
@@ -141,6 +143,8 @@ export interface BatchItem {
   promptPreview: string | null;
   error: { code: string; message: string; source: string | null } | null;
   facts: ItemFacts;
+  /** When it ended, in ms since 1970; null when the service does not say. */
+  finishedAtMs: number | null;
   /** The object as it came. */
   raw: Record<string, unknown>;
 }
@@ -169,6 +173,7 @@ export function readItem(value: unknown): BatchItem | null {
       source: textOf(error.source),
     },
     facts: factsOf(wire),
+    finishedAtMs: momentMsOf(numeric(wire.finished_at)),
     raw: wire,
   };
 }

@@ -183,6 +183,7 @@ const itemObjectSchema = z.object({
   seed: z.int().nullable().describe("made the image, when the upstream uses or reports one"),
   upstream_cost: z.number().nullable().describe("US dollars, as the upstream reports them"),
   took_ms: z.int().nullable().describe("from the request to its answer; null for none, and in a job"),
+  finished_at: z.number().nullable().describe("when its image or its failure was recorded; null before"),
   notes: z.array(z.string()).describe("differences that a person should know"),
   error: z.object({ code: z.string(), message: z.string(), source: z.string() }).nullable(),
   cost: z.number().nullable().describe("US dollars that the image costs; null without one"),

@@ -281,6 +281,9 @@ interface ImageHeader {
   isTurned?: true;
 }
 
+/** How a note begins when an image is not of the size or type that was asked for. */
+export const DIFFERS = "asked for ";
+
 /** Enough for the header of any ordinary image, embedded previews and colour profiles of a JPEG included. */
 export const HEADER_BYTES = 256 * 1024;
 

@@ -65,6 +65,13 @@ export function costText({ micros, isPlay }: Cost, as: "exact" | "sum" | "limit"
   return isPlay ? FREE_DRAWINGS : formatUsd(micros, as);
 }
 
+/** Says what was paid now of what images have cost in all: `$0.40`, or `$0.00 now ($0.40 paid earlier)`. */
+export function paidText(cost: Cost, nowMicroUsd: number): string {
+  const before = cost.micros - nowMicroUsd;
+  if (cost.isPlay || before <= 0) return costText(cost);
+  return `${formatUsd(nowMicroUsd, "sum")} now (${formatUsd(before, "sum")} paid earlier)`;
+}
+
 /** Says an exact amount of an account: `$6.70`, or `6.70 in play money`. */
 export function amountText({ micros, isPlay }: Cost): string {
   if (!isPlay) return formatUsd(micros);

@@ -6,6 +6,7 @@ import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
 import type { ImageMimeType } from "../contract/image-formats.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { numberToMicros } from "../kernel/money.ts";
 import { commitPendingInput, removePassingZips } from "./directory/claim.ts";
 import { readRunInput } from "./directory/input.ts";
 import { createDiskNames, imageStem } from "./directory/names.ts";
@@ -39,6 +40,10 @@ interface CollectOptions {
    * that the failed images are known. Default: only when they were deleted.
    */
   isForgiving?: boolean;
+  /** When the command began, in ms since 1970. Default: now, so that nothing counts as paid since. */
+  beganMs?: number;
+  /** The batches, by id, as an earlier command had left them. All that the others cost is paid now. Default: all batches. */
+  found?: ReadonlyMap<string, Batch>;
 }
 
 export interface RunOutcome {
@@ -54,6 +59,8 @@ export interface RunOutcome {
   hasRetry: boolean;
   /** The lines of the prompt files whose images failed, where they are known. */
   failedAt: { file: string; line: number }[];
+  /** What was captured since the command began, in micro-dollars of real money. */
+  paidNowMicroUsd: number;
   /** Why the service does not know a batch of the run, by its id. */
   unknown: ReadonlyMap<string | null, ImgbatchError>;
 }
@@ -76,6 +83,7 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const lines = new Map<string, ResultLine>();
   const errors: unknown[] = [];
   let fetchedCount = 0;
+  let paidNowMicroUsd = 0;
   const entries = new Map(runState.batches.map((entry) => [entry.id, entry]));
   const roundOf = (batch: Batch) => entries.get(batch.id)?.round ?? 0;
   const unknown = unknownBatches(runState, batches, service);
@@ -92,6 +100,7 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
       const gone = goneOf(batch, entry && unknown.get(entry));
       const found = await collectBatch(options, batch, { entry, gone, isWanted, earlier, pathFor });
       fetchedCount += found.fetchedCount;
+      paidNowMicroUsd += paidNow(batch, found.items, options);
       for (const line of found.lines) {
         const later = lines.get(line.custom_id);
         if (later === undefined || (!stands(later, "here") && stands(line, "here")))
@@ -130,7 +139,28 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const round = batches.reduce((last, batch) => Math.max(last, roundOf(batch)), 0);
   const deciding = batches.filter((batch) => roundOf(batch) === round);
   const reasons = new Map([...unknown].map(([{ id }, reason]) => [id, reason]));
-  return { dir, batches, deciding, lines: last, fetchedCount, hasRetry, failedAt, unknown: reasons };
+  const facts = { fetchedCount, paidNowMicroUsd, hasRetry, failedAt, unknown: reasons };
+  return { dir, batches, deciding, lines: last, ...facts };
+}
+
+/** Returns what was captured of an ended batch since the command began. `items` are all of its items. */
+function paidNow(
+  batch: Batch,
+  items: readonly BatchItem[],
+  { service, clock, beganMs = clock.nowMs(), found }: CollectOptions,
+): number {
+  const { id, actualCostMicroUsd: cost, isPlay, isUnknown, successCount } = batch;
+  const earlier = found?.get(id);
+  if (isPlay || isUnknown || cost === null || found === undefined) return 0;
+  if (earlier === undefined) return cost;
+  const paid = items.filter(({ status }) => status === "success");
+  // The clock of another machine may be another one, and other services do not say when an image was made.
+  if (service.isLocal && paid.every(({ finishedAtMs }) => finishedAtMs !== null))
+    return paid
+      .filter(({ finishedAtMs }) => (finishedAtMs ?? 0) >= beganMs)
+      .reduce((sum, { facts }) => sum + numberToMicros(facts.cost ?? 0), 0);
+  const since = earlier.isDone ? 0 : Math.max(0, successCount - earlier.successCount);
+  return successCount === 0 ? 0 : Math.round((cost * since) / successCount);
 }
 
 /** Records how many images are missing, for another attempt. No count means that all are here or have failed. */
@@ -156,7 +186,7 @@ async function collectBatch(
   options: CollectOptions,
   batch: Batch,
   { entry, gone, isWanted, earlier, pathFor }: Collected,
-): Promise<{ lines: ResultLine[]; fetchedCount: number }> {
+): Promise<{ lines: ResultLine[]; items: readonly BatchItem[]; fetchedCount: number }> {
   const { dir, service, signal, reporter } = options;
   const { http } = service;
   // The images of a retry may have been sent under other ids.
@@ -197,12 +227,13 @@ async function collectBatch(
       ...(files.get(item.customId) ?? { files: [] }),
       ...item.facts,
       ...twice,
+      ...(batch.isPlay && item.facts.cost !== undefined && { play_money: true as const }),
       ...(error == null ? {} : { error }),
     };
   });
   for (const { custom_id, status, error = null } of lines)
     reporter.event?.({ event: "item_ended", batch_id: batch.id, custom_id, status, error });
-  return { lines, fetchedCount };
+  return { lines, items: listed, fetchedCount };
 }
 
 /** Returns the error for the results of an image that the service has and that could not be fetched. */

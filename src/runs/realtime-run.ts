@@ -6,7 +6,17 @@ import { removeFile, saving } from "../client/file-errors.ts";
 import { type GenerateOptions, generateImage } from "../client/realtime.ts";
 import { BILLED_NOTE, PAID_TWICE_NOTE } from "../contract/batch-api.ts";
 import { type ErrorCode, errorEntry, ImgbatchError, TWO_LOST } from "../contract/errors.ts";
-import { IMAGE_EXTENSIONS, sniffImageType } from "../contract/image-formats.ts";
+import {
+  DIFFERS,
+  IMAGE_EXTENSIONS,
+  type ImageMimeType,
+  type ImageSize,
+  pixelSize,
+  readImageHeader,
+  readPixels,
+  shownSize,
+  sniffImageType,
+} from "../contract/image-formats.ts";
 import { missingEnd } from "../contract/image-structure.ts";
 import { isWaitingCode, WAITING_CODES } from "../contract/waiting.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
@@ -206,7 +216,28 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
   const path = `${image.stem}.${IMAGE_EXTENSIONS[mimeType]}`;
   const { file } = await writeVerified([data], join(dir, path), NOTHING_KNOWN, path);
   const line = { ...lineOf(customId, "success"), model_version: modelVersion, files: [{ path, ...file }] };
-  return mayBePaidTwice ? { ...line, notes: [PAID_TWICE_NOTE] } : line;
+  const notes = [...(mayBePaidTwice ? [PAID_TWICE_NOTE] : []), ...differences(data, { size, type: asked })];
+  return notes.length > 0 ? { ...line, notes } : line;
+}
+
+/** Returns a note for each difference between an image and what was asked for: its type, and its pixels where they were named. */
+function differences(
+  data: Buffer,
+  { size, type }: { size: ImageSize | null; type: ImageMimeType | null },
+): string[] {
+  const header = readImageHeader(data);
+  if (header === null) return [];
+  const asked = size === null ? null : readPixels(size);
+  const { widthPx, heightPx } = shownSize(header);
+  const isOther = asked !== null && widthPx !== null && heightPx !== null;
+  return [
+    ...(type === null || type === header.mimeType
+      ? []
+      : [`${DIFFERS}${type}, the service sent ${header.mimeType}`]),
+    ...(isOther && (widthPx !== asked.widthPx || heightPx !== asked.heightPx)
+      ? [`${DIFFERS}${pixelSize(asked)} pixels, the service sent ${widthPx}x${heightPx}`]
+      : []),
+  ];
 }
 
 function failedLine({ customId }: PlannedImage, { code, message }: ImgbatchError): ResultLine {

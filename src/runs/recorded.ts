@@ -41,7 +41,8 @@ export async function outcomeHere(
   const round = Math.max(...asked.map((entry) => entry.round));
   const last = new Set(asked.filter((entry) => entry.round === round).map(({ id }) => id));
   const deciding = batches.filter(({ id }) => last.has(id));
-  return { dir, batches, deciding, lines, fetchedCount: 0, hasRetry, failedAt, unknown: new Map() };
+  const nothing = { fetchedCount: 0, paidNowMicroUsd: 0, unknown: new Map() };
+  return { dir, batches, deciding, lines, hasRetry, failedAt, ...nothing };
 }
 
 /** Returns a line as it was written, with its fields in the same order, so that the same results are the same file. */

@@ -29,7 +29,17 @@ import { type KeptText, Spool } from "./plan/spool.ts";
  * is not as the run has written it, so that no other prompt is sent under the key of this one.
  */
 export async function requestOf(
-  { dir, state, sharesReferences }: { dir: string; state: RunState; sharesReferences?: boolean | undefined },
+  {
+    dir,
+    state,
+    sharesReferences,
+    qualities = {},
+  }: {
+    dir: string;
+    state: RunState;
+    sharesReferences?: boolean | undefined;
+    qualities?: Readonly<Record<string, string>> | undefined;
+  },
   entry: RunBatch,
   input: RunInput,
   parentId: string | null,
@@ -38,7 +48,8 @@ export async function requestOf(
   const settings = { ...settingsOf(state), parentId };
   const { provider, model = settings.model } = entry;
   // Another provider may have other models than those that the prompts name.
-  const items = provider === undefined ? asked : asked.map(({ model: _, ...item }) => item);
+  const items: readonly PlannedItem[] =
+    provider === undefined ? asked : asked.map(({ model: _, ...item }) => item);
   const request = provider === undefined ? settings : { ...settings, model, provider };
   if (entry.prompts !== undefined) {
     const { idempotency_key: key, index } = entry;
@@ -46,7 +57,11 @@ export async function requestOf(
     if (isContentKey(key) && key !== contentKey)
       throw damaged(`${input.path} is not as the run has written it`);
   }
-  return { body: createBody(dir, request, items, sharesReferences), items };
+  const sent = items.map((item) => {
+    const { [item.model ?? model]: usual } = qualities;
+    return usual === undefined || item.quality !== undefined ? item : { ...item, quality: usual };
+  });
+  return { body: createBody(dir, request, sent, sharesReferences), items: sent };
 }
 
 /** Returns the settings that all requests of a run share. Throws `USAGE` when the run did not make its batches. */

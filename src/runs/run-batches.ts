@@ -166,8 +166,9 @@ export function recordedItems(lines: readonly ResultLine[], batchId: string, isR
 
 /** Returns the facts of an item that its line has. */
 export function factsOf(line: ResultLine): ItemFacts {
-  const { provider, model_version, seed, upstream_cost, cost, took_ms, notes } = line;
-  const facts = Object.entries({ provider, model_version, seed, upstream_cost, cost, took_ms, notes });
+  const { provider, model_version, seed, upstream_cost, cost, took_ms, notes, play_money } = line;
+  const named = { provider, model_version, seed, upstream_cost, cost, took_ms, notes, play_money };
+  const facts = Object.entries(named);
   return Object.fromEntries(facts.filter(([, value]) => value !== undefined));
 }
 
@@ -184,6 +185,7 @@ function toItem(line: ResultLine, isRetry: boolean): BatchItem {
     promptPreview: null,
     error: isMade ? null : (error ?? null),
     facts: known,
+    finishedAtMs: null,
     raw: { ...known, status, image_count: imageCount, ...(isMade || error === undefined ? {} : { error }) },
   };
 }

@@ -1,15 +1,24 @@
 import PQueue from "p-queue";
 import type { Batch } from "../client/answers.ts";
-import { createBatch } from "../client/batches.ts";
+import { createBatch, listItems } from "../client/batches.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { expandedCustomIds } from "../contract/limits.ts";
+import { isTerminal } from "../contract/statuses.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { counted } from "../kernel/text.ts";
 import { commitPendingInput } from "./directory/claim.ts";
 import { type RunInput, readRunInput } from "./directory/input.ts";
 import { EMBEDDED, otherMaker, type RunReporter, type RunService } from "./directory/run-service.ts";
-import { isUpdate, lastRound, recordBatch, submittedBatches, writeRunState } from "./directory/run-state.ts";
+import {
+  isUpdate,
+  lastRound,
+  recordBatch,
+  retriedId,
+  submittedBatches,
+  supersededIn,
+  writeRunState,
+} from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import type { Asked } from "./plan/choose-model.ts";
 import { requestOf } from "./request.ts";
@@ -27,6 +36,8 @@ export interface Run {
   submissions?: Submissions | undefined;
   /** Returns the most that an image may hold, in micro-dollars, with the consent to pay it. Default: null, none. */
   consentOf?: ImageConsent | null;
+  /** The quality of each model that images of the run without one ask for, where it is not the default any more. Default: none. */
+  qualities?: Readonly<Record<string, string>>;
   /** The service takes the hash of a reference image whose bytes came earlier in the request. Default: no. */
   sharesReferences?: boolean;
   /** The provider that makes images in place of that of the run. Default: none. */
@@ -41,8 +52,8 @@ export interface StartedRun {
   batches: Batch[];
   /** Whether any of them had been submitted before. */
   replayed: boolean;
-  /** The ids of the batches that had been submitted before. */
-  earlier: ReadonlySet<string>;
+  /** The batches that had been submitted before, by id, as they were found. */
+  found: ReadonlyMap<string, Batch>;
 }
 
 /** The current facts of the batches that a command makes or continues. */
@@ -91,6 +102,30 @@ export function askedIn(
       ? items.slice(first, first + count).flatMap((item) => Array<Asked>(item.outputCount).fill(item))
       : images.map((id) => ({ ...byId.get(id), ...other }));
   });
+}
+
+/** Returns what the images ask for that the known batches of a run still have to make. `items` are the prompts of the run. */
+export async function pendingIn(
+  state: RunState,
+  items: readonly AskedItem[],
+  { http }: Pick<RunService, "http">,
+  signal?: AbortSignal,
+): Promise<Asked[]> {
+  const asked: Asked[] = [];
+  for (const entry of state.batches) {
+    if (entry.id === null || isTerminal(entry.status ?? "")) continue;
+    if ((await findBatch(http, entry, entry.id, signal)).isDone) continue;
+    const listed = await listItems(http, entry.id, signal);
+    const pending = new Set(listed.flatMap(({ status, customId }) => (status === "pending" ? customId : [])));
+    const superseded = supersededIn(state, entry.round);
+    const [first = 0, count = 0] = entry.prompts ?? [];
+    const ids =
+      entry.images ??
+      items.slice(first, first + count).flatMap((item) => expandedCustomIds(item.customId, item.outputCount));
+    const images = ids.filter((id) => pending.has(retriedId(id)) && !superseded.has(id));
+    asked.push(...askedIn([{ ...entry, images }], items));
+  }
+  return asked;
 }
 
 /** Reads the input of a run as far as prices need it. */
@@ -214,7 +249,7 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
     state,
     batches: all.map(({ batch }) => batch),
     replayed: wanted.some(isSent),
-    earlier: new Set(all.flatMap(({ batch, replayed }) => (replayed ? [batch.id] : []))),
+    found: new Map(all.flatMap(({ batch, replayed }) => (replayed ? [[batch.id, batch] as const] : []))),
   };
 }
 

@@ -7,6 +7,7 @@ import { pollUntilDone } from "../client/poll.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { expandedCustomIds, FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { isTerminal } from "../contract/statuses.ts";
+import { shellWord } from "../kernel/command-line.ts";
 import { holdsApiKey } from "../kernel/hide-keys.ts";
 import { canonicalJson } from "../kernel/json.ts";
 import { counted } from "../kernel/text.ts";
@@ -15,6 +16,7 @@ import { collectRun } from "./collect-run.ts";
 import { claimDirectory, removeLeftovers } from "./directory/claim.ts";
 import { readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
+import { readResults } from "./directory/results.ts";
 import { otherMaker } from "./directory/run-service.ts";
 import {
   isLacking,
@@ -30,7 +32,7 @@ import {
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import type { Asked } from "./plan/choose-model.ts";
 import { type Chunk, inputHash, type Plan, type PlannedItem, type RunRequest } from "./plan/plan.ts";
-import { planAgain } from "./plan/retry.ts";
+import { isMadeAgain, planAgain } from "./plan/retry.ts";
 import { changedError, describeChanges, planUpdate } from "./plan/update.ts";
 import { findBatch } from "./run-batches.ts";
 import {
@@ -72,8 +74,12 @@ export interface StartOptions extends Omit<Run, "state" | "consentOf"> {
   limits: Limits;
   /** Change the run to these prompts if it had others. Else that throws `DIRECTORY_CONFLICT`. */
   isUpdate: boolean;
+  /** An update also makes images again that had failed: see `isMadeAgain`. Default: no. */
+  retries?: boolean;
   /** The advice to update the run, which makes this many images. */
   adviseUpdate: (images: readonly Asked[]) => string;
+  /** Returns the same command with these flags, and without those of no value. Default: not known. */
+  commandWith?: (flags: Readonly<Record<string, string | undefined>>) => string;
 }
 
 /** How a submission begins. Nothing is written or sent yet. */
@@ -132,7 +138,10 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     return { ...fresh, kind: "run", isNew: own === null };
   }
   await claim(dir, earlier.input_sha256);
-  const update = await planUpdate(dir, earlier, plan);
+  const isOwn = earlier.batches.every((entry) => otherMaker(entry, service) === null);
+  const retries = options.retries === true && earlier.finished_at !== null && isOwn && !isSame;
+  const failed = retries ? (await readResults(dir)).filter(isMadeAgain).map((line) => line.custom_id) : [];
+  const update = await planUpdate(dir, earlier, plan, failed);
   const unsent = unsentBatches(earlier, service);
   const begun = { state: earlier, isNew: false, added: [], items: update.items, update };
   if (isSame) {
@@ -145,7 +154,7 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   const wanted = { images: [...update.images, ...left] };
   if (!options.isUpdate) {
     const advise = () => options.adviseUpdate(askedIn([wanted], update.items));
-    throw changedError(shownDir, update, advise);
+    throw changedError(shownDir, update, advise, otherFlags(earlier, plan, options));
   }
   const open = unsent.filter(({ refused }) => refused !== true);
   const images = [
@@ -153,6 +162,26 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     ...(open.length === 0 ? [] : askedIn(open, await readAskedItems(dir))),
   ];
   return { ...begun, kind: "update", images, openImages: imagesIn(open), unmadeImages: left.length };
+}
+
+/** Says with which flags a run was made, where they are others now, and names the command with them. Null if they are the same. */
+function otherFlags(
+  { request }: RunState,
+  { request: { flags: now = {} } }: Plan,
+  { commandWith }: Pick<StartOptions, "commandWith">,
+): { made: string; again: string } | null {
+  const before = request?.flags ?? {};
+  const names = Object.keys({ ...before, ...now }).filter((name) => before[name] !== now[name]);
+  if (names.length === 0 || commandWith === undefined) return null;
+  const [had, lacked] = [names.filter((name) => name in before), names.filter((name) => !(name in before))];
+  const made = [
+    ...(had.length > 0
+      ? [`with ${had.map((name) => `${name} ${shellWord(before[name] ?? "")}`).join(" ")}`]
+      : []),
+    ...(lacked.length > 0 ? [`without ${lacked.join(" ")}`] : []),
+  ];
+  const again = commandWith(Object.fromEntries(names.map((name) => [name, before[name]])));
+  return { made: `This run was made ${made.join(" and ")}.`, again };
 }
 
 /** Whether the run in a directory asks for the same as a plan, of an upstream at another address. */
@@ -203,7 +232,7 @@ async function submit(options: StartOptions, start: Start): Promise<StartedRun> 
     if (isNew) await undoRefusedRun(dir, state, error);
     throw error;
   });
-  return { ...started, replayed: started.earlier.size > 0 };
+  return { ...started, replayed: started.found.size > 0 };
 }
 
 /** Returns the run state with which a run begins or goes on. Throws if the batches of the `earlier` one are others. */
@@ -243,12 +272,14 @@ function submittedRequest({
   metadata,
   isReal = false,
   origins = {},
+  flags = {},
   defaultQualities = {},
 }: RunRequest): RunState["request"] {
   return {
     ...{ model, task_name: name, response_mime_type: mimeType, metadata },
     ...(isReal && { images: "real" }),
     ...(Object.keys(origins).length > 0 && { origins }),
+    ...(Object.keys(flags).length > 0 && { flags }),
     ...(Object.keys(defaultQualities).length > 0 && { default_qualities: defaultQualities }),
   };
 }

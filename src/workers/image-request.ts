@@ -1,4 +1,4 @@
-import type { ImageMimeType, SizePx } from "../contract/image-formats.ts";
+import { DIFFERS, type ImageMimeType, type SizePx } from "../contract/image-formats.ts";
 import { askedOf } from "../domain/batches/create-batch.ts";
 import type { finishItem } from "../domain/batches/finish-item.ts";
 import { type MadeImage, readOutput } from "../domain/images/output-images.ts";
@@ -81,9 +81,9 @@ function differences(
   const { mimeType, widthPx, heightPx } = facts;
   const { size } = asked;
   const notes: string[] = [];
-  if (mimeType !== asked.mimeType) notes.push(`asked for ${asked.mimeType}, the upstream sent ${mimeType}`);
+  if (mimeType !== asked.mimeType) notes.push(`${DIFFERS}${asked.mimeType}, the upstream sent ${mimeType}`);
   if (widthPx !== size.widthPx || heightPx !== size.heightPx) {
-    notes.push(`asked for ${size.widthPx}x${size.heightPx} pixels, the upstream sent ${widthPx}x${heightPx}`);
+    notes.push(`${DIFFERS}${size.widthPx}x${size.heightPx} pixels, the upstream sent ${widthPx}x${heightPx}`);
   }
   return notes;
 }

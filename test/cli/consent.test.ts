@@ -69,6 +69,53 @@ async function books() {
 }
 
 describe("consent to real money", () => {
+  it("[RUN-26] the same submit makes failed images again, with consent; without it they stay", async () => {
+    const refusing = join(cwd, "refusing");
+    writeFileSync(refusing, "");
+    expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(4);
+    rmSync(refusing);
+    const before = bill();
+    const without = await run(...SUBMIT);
+    expect([without.code, without.stderr]).toEqual([
+      4,
+      expect.stringMatching(
+        /1 failed image left as before: [\s\S]*next: to agree: imgbatch .*submit p\.jsonl .*--max-cost 0\.12/,
+      ),
+    ]);
+    expect((await run(...SUBMIT, "--max-cost", "1", "--no-retry")).code).toBe(4);
+    expect((await run(...SUBMIT, "--max-cost", "1", "--dry-run")).stdout).toContain(
+      "1 failed image made again (--no-retry leaves them)\nestimated cost $0.10\n",
+    );
+    expect(bill()).toEqual(before);
+    const repaired = await run(...SUBMIT, "--max-cost", "1");
+    expect([repaired.code, repaired.stderr]).toEqual([
+      0,
+      expect.stringContaining("2 of 2 images on disk and verified, 1 of them fetched now; $0.10 now ($0.10"),
+    ]);
+    expect(bill()).toEqual([...before, "a bad one"].sort());
+    expect((await run(...SUBMIT)).code).toBe(0);
+    expect(bill()).toHaveLength(before.length + 1);
+  });
+
+  it("[RUN-8] a paid batch whose answer was lost needs no second consent, and what is still to be paid does", async () => {
+    expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(0);
+    const before = bill();
+    const path = join(cwd, "out/imgbatch.json");
+    const state = JSON.parse(readFileSync(path, "utf8"));
+    const [{ id }] = state.batches;
+    Object.assign(state.batches[0], { id: null, state: "unknown", status: null });
+    const lose = () => writeFileSync(path, JSON.stringify({ ...state, finished_at: null }));
+    lose();
+    const found = await run(...SUBMIT);
+    expect([found.code, found.stderr]).toEqual([0, expect.stringContaining(`re-using ${id}`)]);
+    expect(bill()).toEqual(before);
+    // A batch that the service does not know would be paid.
+    state.batches[0].idempotency_key = "another";
+    lose();
+    expect((await run(...SUBMIT)).code).toBe(8);
+    expect(bill()).toEqual(before);
+  });
+
   it("[CONSENT-8] [DOCTOR-2] a run without it ends with 8, sends nothing, and prints the command that agrees", async () => {
     for (const [args, usd] of [
       [SUBMIT, "0.24"],

@@ -373,6 +373,18 @@ it("[GEN-10] a file of prompts gives a directory with every image and a line for
   ]);
 });
 
+it("[GEN-10] the summary says how many images of a file differ from what was asked, and in what", async () => {
+  const cli = await many(["cat", "dog"]);
+  const { code, stderr } = await cli.run([...RUN, "--mime-type", "image/webp"]);
+  expect([code, stderr]).toEqual([
+    0,
+    expect.stringContaining("2 images differ from what was asked: type; see out/index.html\n"),
+  ]);
+  const notes = ["asked for image/webp, the service sent image/png"];
+  expect(results(cli)).toMatchObject([{ notes }, { notes }]);
+  expect((await (await many(["cat"])).run(RUN)).stderr).not.toContain("differ");
+});
+
 it("[GEN-10] the same command again makes only what is missing or damaged", async () => {
   const cli = await many(["cat", "dog", "owl"]);
   await cli.run(RUN);

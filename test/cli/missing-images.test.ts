@@ -28,7 +28,7 @@ it("[SAVE-1] a lost image is exit 7 with everything else here, in the results an
     ok: false,
     exit_code: 7,
     error: { code: "BATCH_IMAGE_RESULT_MISSING" },
-    counts: { total: 3, success: 2, failed: 0, missing: 1 },
+    counts: { total: 3, success: 2, failed: 0, unknown: 0, missing: 1 },
     fetched_count: 2,
     retry: null,
   });

@@ -445,7 +445,7 @@ it("the other columns of a table come back with the results and in retry.jsonl, 
   ]);
   expect(cli.fake.batches[0]?.request).not.toContain("shop");
   await writeFile(join(cli.cwd, "p.csv"), "shop,prompt,custom_id\n\neast,a red fox,fox\nsouth,an owl,\n");
-  await cli.here(["submit", "p.csv"]);
+  await cli.here(["submit", "p.csv", "--no-retry"]);
   expect((await read("results.jsonl"))[0]).toMatchObject({ line: 3, metadata: { shop: "east" } });
   cli.fake.options.failing = /none/;
   expect((await cli.here(["retry", "p-images"])).code).toBe(0);

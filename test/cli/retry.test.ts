@@ -55,7 +55,7 @@ it("--detach makes them and does not wait: download fetches them", async () => {
   const none = await cli.here(["retry", "pets-images", "-d"]);
   expect([none.code, none.stderr]).toEqual([0, expect.stringContaining("nothing to retry")]);
   expect((await cli.here(["download", "pets-images", "--json"])).json()).toMatchObject({
-    counts: { success: 3, failed: 0, missing: 0 },
+    counts: { success: 3, failed: 0, unknown: 0, missing: 0 },
   });
 });
 
@@ -208,13 +208,19 @@ async function deleted(): Promise<Cli> {
 it("deleted outputs and a missing file keep no failed image from being retried", async () => {
   const cli = await deleted();
   const plain = await cli.here(["retry", "pets-images", "--json"]);
-  expect([plain.code, plain.json().counts]).toEqual([10, { total: 3, success: 2, failed: 0, missing: 1 }]);
+  expect([plain.code, plain.json().counts]).toEqual([
+    10,
+    { total: 3, success: 2, failed: 0, unknown: 0, missing: 1 },
+  ]);
   expect(sent(cli)[1]).toMatchObject({ items: [{ custom_id: "dog" }] });
   expect(plain.stderr).toMatch(/next: imgbatch retry --include-lost pets-images .* paid again/);
   expect((await cli.here(["retry", "pets-images"])).code).toBe(10);
   expect(cli.fake.batches).toHaveLength(2);
   const lost = await cli.here(["retry", "--include-lost", "pets-images", "--json"]);
-  expect([lost.code, lost.json().counts]).toEqual([0, { total: 3, success: 3, failed: 0, missing: 0 }]);
+  expect([lost.code, lost.json().counts]).toEqual([
+    0,
+    { total: 3, success: 3, failed: 0, unknown: 0, missing: 0 },
+  ]);
   expect(sent(cli)[2]).toMatchObject({ items: [{ custom_id: "cat" }] });
   expect((await cli.here(["retry", "--include-lost", "pets-images"])).code).toBe(0);
   expect(cli.fake.batches).toHaveLength(3);
@@ -227,7 +233,7 @@ it("an image that was lost and made again counts once, so that a failed one is n
   await rm(join(cli.cwd, "pets-images", "images", "cat.png"));
   const counts = { total: 3, success: 2, failed: 1 };
   const again = await cli.here(["retry", "--include-lost", "pets-images", "--json"]);
-  expect([again.code, again.json().counts]).toEqual([4, { ...counts, missing: 0 }]);
+  expect([again.code, again.json().counts]).toEqual([4, { ...counts, unknown: 0, missing: 0 }]);
   for (const command of ["wait", "watch"]) {
     const { code, json } = await cli.here([command, "pets-images", "--json"]);
     expect([code, json().counts]).toEqual([4, counts]);
@@ -246,7 +252,7 @@ it("an image that a service cannot send now blocks no retry, and is never paid f
   cli.fake.options.failing = /none/;
   for (const flags of [[], ["--include-lost"]]) {
     const { code, json } = await cli.here(["retry", "pets-images", "--json", ...flags]);
-    expect([code, json().counts]).toEqual([7, { total: 3, success: 2, failed: 0, missing: 1 }]);
+    expect([code, json().counts]).toEqual([7, { total: 3, success: 2, failed: 0, unknown: 0, missing: 1 }]);
     expect(cli.fake.batches).toHaveLength(2);
   }
 });

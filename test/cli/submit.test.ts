@@ -32,7 +32,7 @@ it("[CLI-2] [RUN-2] the result of submit as JSON has the counts, the batches, th
     directory: "pets-images",
     fetched_count: 2,
   });
-  expect(first.counts).toEqual({ total: 2, success: 2, failed: 0, missing: 0 });
+  expect(first.counts).toEqual({ total: 2, success: 2, failed: 0, unknown: 0, missing: 0 });
   const again = await cli.here(["--json", "submit", "pets.jsonl"]);
   expect(again.json()).toMatchObject({ ok: true, replayed: true, fetched_count: 0 });
   expect(again.stderr).toMatch(/re-using imgbatch_\w+ submitted 2 h ago \(--new to generate again\)/);

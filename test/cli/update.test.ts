@@ -35,6 +35,21 @@ it("submit of edited prompts is exit 6, says what differs, and prints the comman
   expect(cli.fake.batches).toHaveLength(1);
 });
 
+it("submit with other flags than before says which, and prints the command with them", async () => {
+  const cli = await createCli({});
+  await write(cli, PETS);
+  const submit = ["submit", "pets.jsonl", "--data", "d"];
+  expect((await cli.here([...submit, "--mime-type", "image/webp", "--count", "1"])).code).toBe(0);
+  const { code, stderr } = await cli.here([...submit, "--mime-type", "image/jpeg"]);
+  expect(code).toBe(6);
+  expect(stderr).toContain("This run was made with --mime-type image/webp --count 1.");
+  expect(stderr).toMatch(
+    /next: with the flags of before: imgbatch submit pets\.jsonl .* --mime-type image\/webp --count 1; or /,
+  );
+  expect((await cli.here([...submit, "--mime-type", "image/webp"])).code).toBe(0);
+  expect(cli.fake.batches).toHaveLength(1);
+});
+
 it("--dry-run --update counts the changes and the price, and changes nothing", async () => {
   const cli = await edited();
   const before = await readdir(join(cli.cwd, "pets-images"));
@@ -89,7 +104,7 @@ it("after an update every command takes the run as its prompts are now", async (
   ]);
   expect((await cli.here(["download", "pets-images", "--item", "dog", "-o", "dog.png"])).code).toBe(0);
   expect((await cli.here(["download", "pets-images", "-o", "copy", "--json"])).json()).toMatchObject({
-    counts: { total: 3, success: 3, failed: 0, missing: 0 },
+    counts: { total: 3, success: 3, failed: 0, unknown: 0, missing: 0 },
   });
   expect((await readdir(join(cli.cwd, "copy", "images"))).sort()).toEqual(["cat.png", "dog.png", "hen.png"]);
   expect((await cli.here(["retry", "pets-images"])).stderr).toContain("nothing to retry");
@@ -97,6 +112,22 @@ it("after an update every command takes the run as its prompts are now", async (
   expect(page).toContain("a big d0g");
   expect(page).not.toContain("a cow");
   expect(cli.fake.batches).toHaveLength(2);
+});
+
+it("[RUN-26] submit and --update make images again that had failed, in the same directory, and --no-retry leaves them", async () => {
+  const cli = await createCli({ failing: /dog/ });
+  await write(cli, PETS);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(4);
+  expect((await cli.here(["submit", "pets.jsonl", "--no-retry"])).code).toBe(4);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(4);
+  cli.fake.options.failing = /none/;
+  await write(cli, [...PETS, line("yak")]);
+  const dry = await cli.here(["submit", "pets.jsonl", "--update", "--dry-run"]);
+  expect(dry.stdout).toContain("2 images to make with");
+  expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(0);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
+  const sent = cli.fake.batches.map(({ items }) => items.map((item) => item.custom_id));
+  expect(sent).toEqual([["cat", "dog", "cow"], ["dog"], ["dog", "yak"]]);
 });
 
 it("images of an update that fail are retried alone, and an open update is finished by retry too", async () => {
@@ -243,4 +274,65 @@ it("[REPLAY-4] the next step after missing recordings is to record them, whateve
     expect([code, stderr]).toEqual([5, expect.stringContaining(step)]);
     expect(stderr).toContain(` -- ${last}\n`);
   }
+});
+
+/** A directory whose drawings are of a model with these facts. */
+async function withModel() {
+  for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, "");
+  const cwd = await tempDir();
+  const facts = { sizes: ["512", "1K"], prices: { "512": 0.01, "1K": 0.02 }, qualities: ["low", "high"] };
+  const qualityPrices = { low: { "512": 0.01, "1K": 0.02 }, high: { "512": 0.1, "1K": 0.2 } };
+  const model = (more: object) =>
+    writeFile(
+      join(cwd, "c.json"),
+      JSON.stringify({ models: [{ id: "m", ...facts, defaultQuality: "low", qualityPrices, ...more }] }),
+    );
+  const run = (...args: string[]) =>
+    runInProcess([...args, "--config", "c.json", "--data", join(cwd, "data")], { cwd });
+  const prompts = (...lines: object[]) =>
+    writeFile(join(cwd, "p.jsonl"), lines.map((each) => JSON.stringify(each)).join("\n"));
+  return { cwd, model, run, prompts };
+}
+
+it("[RUN-27] another default quality of the model changes no prompt of a run: nothing is made and paid again", async () => {
+  const { model, run, prompts } = await withModel();
+  const [named, plain] = [{ custom_id: "a", prompt: "a fox", quality: "low" }, line("b")];
+  await model({});
+  await prompts(named, plain);
+  expect((await run("submit", "p.jsonl", "-o", "out")).code).toBe(0);
+  await model({ defaultQuality: "high" });
+  const again = await run("submit", "p.jsonl", "-o", "out");
+  expect([again.code, again.stderr]).toEqual([0, expect.stringContaining("nothing to fetch")]);
+  await prompts(named, plain, line("c"), { ...line("d"), quality: "high" });
+  const dry = await run("submit", "p.jsonl", "-o", "out", "--update", "--dry-run", "--json");
+  expect(dry.json()).toMatchObject({ image_count: 2, changes: { changed: [], added: ["c", "d"] } });
+  expect((await run("submit", "p.jsonl", "-o", "out", "--update")).code).toBe(0);
+  const { items } = (await run("items", "out", "--json")).json() as { items: Record<string, unknown>[] };
+  const asked = items.map(({ custom_id, options }) => [custom_id, options]);
+  // A new prompt of the run asks for what the others have got.
+  expect(asked).toEqual([
+    ["a", null],
+    ["b", null],
+    ["c", { quality: "low" }],
+    ["d", null],
+  ]);
+});
+
+it("[RUN-8] a batch whose answer was lost is found by its key, also when its model does not take the prompts any more", async () => {
+  const { cwd, model, run, prompts } = await withModel();
+  await model({});
+  await prompts({ ...line("a"), size: "512" });
+  const submit = ["submit", "p.jsonl", "-o", "out"];
+  expect((await run(...submit)).code).toBe(0);
+  const path = join(cwd, "out/imgbatch.json");
+  const state = JSON.parse(await readFile(path, "utf8"));
+  const [{ id }] = state.batches;
+  Object.assign(state.batches[0], { id: null, state: "unknown", status: null });
+  await writeFile(path, JSON.stringify({ ...state, finished_at: null }));
+  await model({ sizes: ["1K"] });
+  const found = await run(...submit);
+  expect([found.code, found.stderr]).toEqual([0, expect.stringContaining(`re-using ${id}`)]);
+  expect((await run("list")).stdout.trim().split("\n")).toHaveLength(1);
+  // Without such a batch the prompts are to be fixed.
+  expect((await run("submit", "p.jsonl", "-o", "other")).code).toBe(2);
 });

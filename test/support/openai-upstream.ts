@@ -7,17 +7,29 @@ export interface FakeUpstream {
   /** The `baseUrl` of its entry. */
   url: string;
   refusal: { status: number; message: string } | null;
+  /** It refuses so once it has made this many images. Default: never. */
+  refuseAfter: { images: number; status: number; message: string } | null;
+  /** It takes each request for an image, and closes the connection without an answer. */
+  losesAnswers: boolean;
   /** The requests that arrived, such as `GET /v1/models`. */
   requests: string[];
 }
 
 /** Starts an upstream that works. It ends with the test. */
 export async function startFakeUpstream(): Promise<FakeUpstream> {
-  const fake: FakeUpstream = { url: "", refusal: null, requests: [] };
+  const fake: FakeUpstream = { url: "", refusal: null, refuseAfter: null, losesAnswers: false, requests: [] };
+  let made = 0;
   const server = createServer((request, response) => {
     request.resume().on("end", () => {
       fake.requests.push(`${request.method} ${request.url}`);
-      const { refusal } = fake;
+      if (fake.losesAnswers && request.method === "POST") {
+        request.socket.destroy();
+        return;
+      }
+      const { refuseAfter } = fake;
+      const refusal =
+        fake.refusal ?? (refuseAfter !== null && made >= refuseAfter.images ? refuseAfter : null);
+      if (refusal === null && request.method === "POST") made += 1;
       const data = request.method === "GET" ? [] : [{ b64_json: PNG.toString("base64") }];
       const body = refusal ? { error: { message: refusal.message } } : { data };
       response.writeHead(refusal?.status ?? 200, { "content-type": "application/json" });

@@ -117,6 +117,7 @@ export async function createRunHarness(options: FakeOptions = {}): Promise<RunHa
           fetchedCount: 0,
           hasRetry: false,
           failedAt: [],
+          paidNowMicroUsd: 0,
           unknown: new Map(),
           replayed,
         };

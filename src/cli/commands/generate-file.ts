@@ -29,7 +29,7 @@ import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { expectedLimits, withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { failureLines, paidTwiceNote, unknownOutcomeNote } from "../finish-run.ts";
+import { differsNote, failureLines, paidTwiceNote, unknownOutcomeNote } from "../finish-run.ts";
 import { stopReason } from "../interruption.ts";
 import { flagOf, flagOption, usdOption } from "../options.ts";
 import { type Judgement, judgeFailed } from "../output/batches.ts";
@@ -239,8 +239,8 @@ function describeMany(
     unknown,
     pending: lines.length - success - failures.length,
   };
-  for (const line of [...failureLines(lines), ...paidTwiceNote(lines, dir), ...unknownOutcomeNote(lines)])
-    output.note(line);
+  const said = [...failureLines(lines), ...paidTwiceNote(lines, dir), ...unknownOutcomeNote(lines)];
+  for (const line of [...said, ...differsNote(lines, dir)]) output.note(line);
   const { exitCode, error } = judgeImages(outcome, counts);
   const failure = exitCode === EXIT_CODES.temporary.code ? outcome.failure : null;
   if (error !== null && stop !== null) {

@@ -7,7 +7,13 @@ import { collectRun, type RunOutcome } from "../../runs/collect-run.ts";
 import { readResults } from "../../runs/directory/results.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
-import { type Asked, chooseModels, type RunModels, usedModels } from "../../runs/plan/choose-model.ts";
+import {
+  type Asked,
+  chooseModels,
+  pinnedQualities,
+  type RunModels,
+  usedModels,
+} from "../../runs/plan/choose-model.ts";
 import { openRetry, planRetry } from "../../runs/plan/retry.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
 import {
@@ -106,6 +112,7 @@ async function retry(
     signal,
     submissions,
     sharesReferences: models.first.options !== null,
+    qualities: pinnedQualities(used),
   };
   // A run that kept its ZIPs keeps those of its retries too.
   const keepZip = (await readResults(dir)).some((line) =>
@@ -166,7 +173,8 @@ async function modelsOf(
   signal: AbortSignal,
 ): Promise<RunModels> {
   const earlier = request?.model ?? null;
-  if (earlier !== null) return chooseModels(service.http, items, { named: null, earlier }, signal);
+  const qualities = request?.default_qualities;
+  if (earlier !== null) return chooseModels(service.http, items, { named: null, earlier, qualities }, signal);
   const message =
     "This directory was made by `download` and does not have the request of its images. Submit the prompts again.";
   throw new ImgbatchError("USAGE", message);

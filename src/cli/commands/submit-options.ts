@@ -80,6 +80,10 @@ export const submitOptions: readonly read.OptionSpec[] = [
     default: "auto; a run keeps its names",
     choices: NAMINGS,
   },
+  {
+    flags: "--no-retry",
+    description: "leave images that failed before as they are; without it, they are made again",
+  },
   { flags: "--zip", description: "keep the ZIP instead of unpacking it" },
 ];
 
@@ -133,12 +137,30 @@ export function readSubmitOptions(context: CommandContext) {
     isUpdate,
     isStrict: read.flagOption(options, "strict"),
     keepZip: read.flagOption(options, "zip"),
+    flags: typedFlags(options),
+    // An agent's repeated call stays free.
+    retries: options.retry !== false && context.root === undefined,
     names: read.choiceOption(options, "names", NAMINGS) ?? "auto",
     explicitKey,
     ...readRunOptions(options),
     /** Puts the typed size of a batch over the limits of a service. */
     limitsFor: limitsOption(options),
   };
+}
+
+/** The flags that say something about all prompts, as they were typed. */
+const ABOUT_ALL = [
+  ...["aspectRatio", "size", "quality", "background", "seed", "negativePrompt"],
+  ...["mimeType", "count", "prompt", "promptColumn"],
+];
+
+function typedFlags(options: read.TypedOptions): Record<string, string> {
+  return Object.fromEntries(
+    ABOUT_ALL.flatMap((name) => {
+      const value = read.textOption(options, name);
+      return value === undefined ? [] : [[read.flagOf(name), value]];
+    }),
+  );
 }
 
 /** Throws `USAGE` where a file is in the place of the output directory. */

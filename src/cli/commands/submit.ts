@@ -2,26 +2,40 @@ import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { Limits } from "../../contract/limits.ts";
+import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
 import { readEnvironment } from "../../environment.ts";
 import { costText } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { ownOrigin } from "../../providers/catalogue/catalogue.ts";
 import { checkDirectory, withRunLock } from "../../runs/directory/claim.ts";
+import { readResults } from "../../runs/directory/results.ts";
+import { otherMaker } from "../../runs/directory/run-service.ts";
 import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
+import type { RunBatch, RunState } from "../../runs/directory/run-state-schema.ts";
 import {
   type Asked,
   chooseModels,
   firstModel,
+  pinnedQualities,
   type RunModels,
   usedModels,
   usualReferences,
 } from "../../runs/plan/choose-model.ts";
 import { assignIds, type Chunk, type Plan, planRun, type RunRequest } from "../../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/prompt-files.ts";
+import { isMadeAgain, planRetry } from "../../runs/plan/retry.ts";
 import { fitItems, settleItems } from "../../runs/plan/settle-items.ts";
 import { describeChanges } from "../../runs/plan/update.ts";
-import { reportReplay, type StartedRun, type Submissions } from "../../runs/send.ts";
+import {
+  askedIn,
+  type ImageConsent,
+  pendingIn,
+  reportReplay,
+  type StartedRun,
+  type Submissions,
+  send,
+  unsentBatches,
+} from "../../runs/send.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
@@ -33,7 +47,7 @@ import { describeFinished, finishRun } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
-import { commandAgain, type Flag, nextCommand } from "../output/next-step.ts";
+import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, originsOf, requireKnown, unknownRun } from "../targets.ts";
 import { loadReferences, readVariableRules, requireCount } from "./input-options.ts";
 import { running } from "./shared-options.ts";
@@ -104,7 +118,10 @@ async function run(context: CommandContext): Promise<CommandResult> {
         orWithSuccessor(
           inner,
           (successor) =>
-            submit(inner, { ...options, model: successor ?? options.model }, items, { service, submissions }),
+            submitOrFind(inner, { ...options, model: successor ?? options.model }, items, {
+              service,
+              submissions,
+            }),
           isBegun,
         ),
       ),
@@ -168,35 +185,23 @@ async function runHere(
   const { providers } = await serviceToExpect(context, upstream);
   return withRunLock(dir, { clock, signal }, async () => {
     const state = await readRunState(dir);
-    const { request = null } = state ?? {};
-    if (state === null || request === null) return null;
-    const name = options.name ?? request.task_name;
-    const model = firstModel(items, options.model, request.model) ?? request.model;
-    const { default_qualities: qualities = {}, origins = {} } = request;
-    // Without an upstream, nothing else is named than what made it.
+    if (state === null) return null;
     const isNamed = isReal(providers);
-    if (isNamed && !isFrom(Object.values(origins), providers)) return null;
-    const from = { origins, isReal: isNamed || request.images === "real" };
-    const settled = settleItems(items, model, (item) => qualities[item.model ?? model] ?? null);
-    const planned = [false, true].map((shares) =>
-      planOf({ ...options, name }, model, settled, { ...from, shares }),
-    );
-    const count = submittedBatches(state).length;
-    const plan = planned.find(({ chunks }) => state.updates !== undefined || chunks.length === count);
-    if (plan === undefined || plan.inputSha256 !== state.input_sha256) return null;
+    if (isNamed && !isFrom(Object.values(state.request?.origins ?? {}), providers)) return null;
+    const plan = planBefore(options, items, state, { isReal: isNamed });
+    if (plan === null) return null;
     const { outcomeHere } = await import("../../runs/recorded.ts");
     const outcome = await outcomeHere({ dir, state, plan, keepZip }, signal);
-    if (outcome === null) return null;
+    if (outcome === null || (options.retries && outcome.lines.some(isMadeAgain))) return null;
     reportPlan(context, options, plan);
     const submitted = new Set(submittedBatches(state).map(({ id }) => id));
     for (const batch of outcome.batches.filter(({ id }) => submitted.has(id)))
       reportReplay({ reporter: output, clock }, batch, { round: 0 });
     for (const { batch_id = null, custom_id, status, error = null } of outcome.lines)
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
-    const earlier = new Set(outcome.batches.map(({ id }) => id));
     const updateStep = commandAgain(context.typed, "--update");
     return describeFinished(context, {
-      ...{ outcome, state, replayed: true, earlier, shownDir, allowance, updateStep },
+      ...{ outcome, state, replayed: true, shownDir, allowance, updateStep },
     });
   });
 }
@@ -216,17 +221,95 @@ async function hasEnded(dir: string): Promise<boolean> {
   return state !== null && state.kind === undefined && state.finished_at !== null;
 }
 
+type Parts = { service: ConnectedService; submissions: Submissions };
+
+/** What the models take, or that they are offered, may have changed since an earlier command sent the same prompts. */
+const OF_MODELS: readonly string[] = ["INVALID_INPUT", "BATCH_IMAGE_INVALID_MODEL"];
+
+/**
+ * Submits. Where the prompts do not pass the checks of today, or nobody agrees to pay for them, asks first for the batches of
+ * the same prompts whose answers were lost, by their keys: what was made and paid is fetched.
+ */
+async function submitOrFind(
+  context: CommandContext,
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+  parts: Parts,
+): Promise<CommandResult> {
+  try {
+    return await submit(context, options, items, parts);
+  } catch (error) {
+    // Another service does not ask the person at this machine.
+    const asks = parts.service.kind !== "remote";
+    const mayBeMade =
+      error instanceof ImgbatchError &&
+      (OF_MODELS.includes(error.code) || (error.code === "COST_LIMIT" && asks));
+    const isPlain = !options.isNew && !options.dryRun && !options.detach && options.explicitKey === null;
+    const found = mayBeMade && isPlain ? await finishSubmitted(context, options, items, parts) : null;
+    if (found === null) throw error;
+    return found;
+  }
+}
+
+/** Finds the batches of a run by their keys, and finishes it. Null unless it has the same prompts, lost answers, and all of its batches exist. */
+async function finishSubmitted(
+  context: CommandContext,
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+  { service, submissions }: Parts,
+): Promise<CommandResult | null> {
+  const { dir } = options;
+  const { clock, signal, output: reporter } = context;
+  return withRunLock(dir, { clock, signal }, async () => {
+    const state = await readRunState(dir);
+    if (state === null || unsentBatches(state, service).every(({ refused }) => refused)) return null;
+    if (planBefore(options, items, state, { isReal: isReal(service.providers) }) === null) return null;
+    const run = { dir, state, service, clock, reporter, signal, submissions, sharesReferences: true };
+    // A batch that is not there is refused, since nothing is agreed to.
+    const started = await send({ ...run, consentOf: () => 0 }).catch((error: unknown) => {
+      signal.throwIfAborted();
+      reporter.detail(`the earlier submission is not there: ${error instanceof Error ? error.message : ""}`);
+      return null;
+    });
+    return started && finishRun(context, service, { ...options, ...started });
+  });
+}
+
+/** Plans these prompts as an earlier command did, with the models and qualities of then; null if the run has others. */
+function planBefore(
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+  state: RunState,
+  named: { isReal: boolean },
+): Plan | null {
+  const { request } = state;
+  if (request === null) return null;
+  const name = options.name ?? request.task_name;
+  const model = firstModel(items, options.model, request.model) ?? request.model;
+  const { default_qualities: qualities = {}, origins = {} } = request;
+  const settled = settleItems(items, model, (item) => qualities[item.model ?? model] ?? null);
+  // Without an upstream, nothing else is named than what made it.
+  const from = { origins, isReal: named.isReal || request.images === "real" };
+  const planned = [false, true].map((shares) =>
+    planOf({ ...options, name }, model, settled, { ...from, shares }),
+  );
+  const count = submittedBatches(state).length;
+  const plan = planned.find(({ chunks }) => state.updates !== undefined || chunks.length === count);
+  return plan?.inputSha256 === state.input_sha256 ? plan : null;
+}
+
 async function submit(
   context: CommandContext,
   options: SubmitOptions,
   items: readonly PromptItem[],
-  { service, submissions }: { service: ConnectedService; submissions: Submissions },
+  { service, submissions }: Parts,
 ): Promise<CommandResult> {
   const { signal, clock, output: reporter } = context;
   if (options.detach && service.kind === "embedded" && !options.dryRun) throw await withoutService(context);
   // The service's first model may be another one by now: a second payment for the same run.
   const earlier = options.isNew ? null : await readRunState(options.dir);
-  const wanted = { named: options.model, earlier: earlier?.request?.model };
+  const { model: before, default_qualities: qualities } = earlier?.request ?? {};
+  const wanted = { named: options.model, earlier: before, qualities };
   const models = await chooseModels(service.http, items, wanted, signal);
   const limits = options.limitsFor({ ...options.limits, ...models.limits });
   const settled = fitItems(items, models, options.mimeType, options.itemOptions, limits);
@@ -261,11 +344,14 @@ async function submit(
   const work: StartOptions = {
     ...{ plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent },
     ...{ names, shownDir, limits, isUpdate, adviseUpdate, sharesReferences: shares },
+    retries: options.retries,
+    qualities: pinnedQualities([models.first, ...settled.map(models.of)]),
+    commandWith: (flags) => commandWith(context.typed, flags),
   };
   const target = { argument: shownDir, run: earlier === null ? null : { dir, state: earlier } };
   if (options.dryRun || isUpdate) await requireKnown(target, service, context);
   if (options.dryRun) {
-    const result = await describeDryRun(work, budget, models);
+    const result = await describeDryRun(work, budget, models, options);
     return { ...result, next: "the same command without --dry-run" };
   }
   return withRunLock(dir, { clock, signal }, async () => {
@@ -278,11 +364,49 @@ async function submit(
       await leaveRun(dir, started.state);
       return describeDetached(context, options, started);
     }
+    const isEnded = started.batches.every(({ isDone }) => isDone);
+    const mayRetry = options.retries && earlier !== null && earlier.finished_at !== null && isEnded;
+    const again = mayRetry ? await makeAgain({ ...work, state: started.state }, budget) : null;
     const isPlain = !options.isNew && options.explicitKey === null;
     const updateStep = isPlain ? commandAgain(context.typed, "--update") : undefined;
-    const ended = { ...started, dir, shownDir, keepZip, allowance, intervalMs, updateStep };
-    return finishRun(context, service, ended);
+    const ended = { dir, shownDir, keepZip, allowance, intervalMs, updateStep, replayed: started.replayed };
+    const result = await finishRun(context, service, { ...started, ...again?.started, ...ended });
+    return again?.advice === undefined ? result : { ...result, next: again.advice };
   });
+}
+
+/**
+ * Makes images of a run again that had failed before this command: nobody has paid for them. Without the consent to pay now
+ * they stay, and `advice` names the command that agrees. Null when there are none, or another service may know more.
+ */
+async function makeAgain(
+  work: StartOptions & { state: RunState },
+  budget: ReturnType<typeof createBudget>,
+): Promise<{ started?: StartedRun; advice?: string | undefined } | null> {
+  const { reporter } = work;
+  const planned = await failedBefore(work);
+  if (planned.length === 0) return null;
+  const images = askedIn(planned, work.plan.items);
+  const which = counted(images.length, "failed image");
+  let consentOf: ImageConsent | null;
+  try {
+    consentOf = await budget.consent(images);
+  } catch (error) {
+    if (!(error instanceof ImgbatchError) || error.code !== "COST_LIMIT") throw error;
+    reporter.note(`${which} left as before: ${error.message}`);
+    return { advice: error.advice };
+  }
+  reporter.note(`making ${which} again (--no-retry leaves such images)`);
+  return { started: await send({ ...work, consentOf }, { added: planned }) };
+}
+
+/** Plans the batches that make the failed images of an ended run again. */
+async function failedBefore(work: StartOptions & { state: RunState }): Promise<RunBatch[]> {
+  const { dir, state, service } = work;
+  if (state.batches.some((entry) => otherMaker(entry, service) !== null)) return [];
+  const failed = (await readResults(dir)).filter(isMadeAgain);
+  const plan = await planRetry({ ...work, limits: DEFAULT_LIMITS }, failed, { refused: false, lost: false });
+  return plan.added;
 }
 
 function reportPlan({ output }: CommandContext, { shownDir }: SubmitOptions, plan: Plan): void {
@@ -302,8 +426,8 @@ function planOf(
   items: readonly PromptItem[],
   { shares, ...how }: Pick<RunRequest, "defaultQualities" | "origins" | "isReal"> & { shares: boolean },
 ): Plan {
-  const { name, parentId, mimeType, metadata, limits } = options;
-  const request = { model, name, parentId, mimeType, metadata, items, ...how };
+  const { name, parentId, mimeType, metadata, limits, flags } = options;
+  const request = { model, name, parentId, mimeType, metadata, items, flags, ...how };
   return planRun(request, limits, shares);
 }
 
@@ -351,6 +475,18 @@ export async function withoutService(context: CommandContext): Promise<ImgbatchE
   });
 }
 
+function failedAgain(images: readonly Asked[]): string[] {
+  if (images.length === 0) return [];
+  return [`${counted(images.length, "failed image")} made again (--no-retry leaves them)`];
+}
+
+function stillToMake(images: readonly Asked[]): string[] {
+  if (images.length === 0) return [];
+  return [
+    `${counted(images.length, "image")} submitted before ${images.length === 1 ? "is" : "are"} still to be made and paid`,
+  ];
+}
+
 /**
  * Describes the planned run, and submits nothing. Batches that the directory has already cost nothing. Throws the errors
  * that the run itself would throw before it sends anything.
@@ -359,19 +495,29 @@ async function describeDryRun(
   work: StartOptions,
   budget: ReturnType<typeof createBudget>,
   models: RunModels,
+  { retries }: Pick<SubmitOptions, "retries">,
 ): Promise<CommandResult> {
   const { plan, shownDir } = work;
   const start = await chooseStart(work, checkDirectory);
   const { state, update, images, openImages, unmadeImages } = start;
   const { chunks, items, request } = plan;
   budget.approve(images);
+  const before =
+    start.kind === "update" || start.isNew
+      ? []
+      : await pendingIn(state, start.items, work.service, work.signal);
+  const isEnded = before.length === 0 && start.kind === "run" && state.finished_at !== null;
+  const again = retries && isEnded ? askedIn(await failedBefore({ ...work, state }), start.items) : [];
+  const unpaid = [...images, ...before, ...again];
   const facts = {
     dry_run: true,
     directory: shownDir,
     model: request.model,
     item_count: items.length,
     image_count: update === null ? imagesOf(chunks) : images.length,
-    ...budget.facts(images),
+    ...(before.length > 0 && { pending_count: before.length }),
+    ...(again.length > 0 && { failed_count: again.length }),
+    ...budget.facts(unpaid),
   };
   if (update !== null) {
     const { kept, changed, added, removed } = update;
@@ -390,7 +536,9 @@ async function describeDryRun(
       ...(openImages === 0
         ? []
         : [`${openImages} of them are of the earlier submission, which is finished first`]),
-      ...budget.estimateLines(images),
+      ...stillToMake(before),
+      ...failedAgain(again),
+      ...budget.estimateLines(unpaid),
     ];
     return { json: { ...facts, changes }, lines };
   }
@@ -410,7 +558,9 @@ async function describeDryRun(
     ...(reusedCount === 0
       ? []
       : [`${counted(reusedCount, "batch", "batches")} submitted before: re-used, nothing is paid again`]),
-    ...budget.estimateLines(images),
+    ...stillToMake(before),
+    ...failedAgain(again),
+    ...budget.estimateLines(unpaid),
     ...keys.map(String),
   ];
   return { json: { ...facts, batches }, lines };

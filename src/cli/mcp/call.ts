@@ -81,6 +81,7 @@ export async function runLine(session: Session, line: Line, tell: (text: string)
   const bytes = Buffer.from(stdin);
   const inner: CommandContext = {
     ...context,
+    beganMs: context.clock.nowMs(),
     global: { ...context.global, json: true },
     options: { ...options, ...(MAKING.includes(name) ? session.passed : {}) },
     arguments: words,

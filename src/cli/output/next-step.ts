@@ -393,6 +393,21 @@ export function commandAgain(typed: readonly string[], flag: Flag["flag"], value
   return [programName(), ...words.map(quoted)].join(" ");
 }
 
+/** Writes a typed command line again with these options, and without those of no value. Words behind `--` are no options. */
+export function commandWith(
+  typed: readonly string[],
+  values: Readonly<Record<string, string | undefined>>,
+): string {
+  const end = typed.indexOf("--");
+  const head = end < 0 ? typed : typed.slice(0, end);
+  const flags = Object.keys(values);
+  const isOf = (word = "") => flags.some((flag) => word === flag || word.startsWith(`${flag}=`));
+  const kept = head.filter((word, i) => !isOf(word) && !flags.includes(head[i - 1] ?? ""));
+  const given = Object.entries(values).flatMap(([flag, value]) => (value === undefined ? [] : [flag, value]));
+  const words = [...kept, ...given, ...(end < 0 ? [] : typed.slice(end))];
+  return [programName(), ...words.map(quoted)].join(" ");
+}
+
 /** A lone `-` is standard input. */
 function commandWord(word: string | Flag): string {
   if (typeof word !== "string") return word.flag;

@@ -41,6 +41,8 @@ export async function writeRunReports(
     model: string | null;
     name: string | null;
     cost?: Cost | null;
+    /** What this command paid, in micro-dollars. Default: all that the run has cost. */
+    paidNowMicroUsd?: number;
     retryCommand?: string | null;
   },
 ): Promise<void> {

@@ -179,6 +179,7 @@ export type ListedItem = Pick<
   | "mimeType"
   | "imageCount"
   | "error"
+  | "finishedAtMs"
   | "modelVersion"
   | "provider"
   | "maybePaid"

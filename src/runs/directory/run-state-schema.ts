@@ -69,6 +69,8 @@ const submittedRequestSchema = z.looseObject({
   images: z.literal("real").optional(),
   /** Type and origin of the upstream of each model whose address is not the vendor's own. */
   origins: z.record(z.string(), z.string()).optional(),
+  /** The flags that were typed for all prompts, such as `--size`. */
+  flags: z.record(z.string(), z.string()).optional(),
   /** The default quality of each model that has one: a prompt that names it asks for nothing else. */
   default_qualities: z.record(z.string(), z.string()).optional(),
 });

@@ -36,6 +36,8 @@ export interface ChosenModel {
   id: string;
   /** The provider whose prices these are; null when the service does not say. */
   provider: string | null;
+  /** The quality that its run asks for where an image names none, if that is the model's default no more; else null. */
+  pinnedQuality: string | null;
   /** Returns the price of an image. Null when the service does not say. */
   priceOf(asked: Asked): ImagePrice | null;
   /** Null when the service announces none: items have no options there. */
@@ -134,7 +136,14 @@ export async function chooseModels(
     named,
     earlier = null,
     provider = null,
-  }: { named: string | null; earlier?: string | null | undefined; provider?: string | null },
+    qualities = {},
+  }: {
+    named: string | null;
+    earlier?: string | null | undefined;
+    provider?: string | null;
+    /** The default quality of each model when the run began: a new default changes none of its images. Default: none. */
+    qualities?: Readonly<Record<string, string>> | undefined;
+  },
   signal?: AbortSignal,
 ): Promise<RunModels> {
   let listed: readonly ListedModel[] | null = null;
@@ -151,7 +160,7 @@ export async function chooseModels(
   const isGiven = isOfLines || wanted === earlier;
   const wish = isGiven ? { named: null, earlier: wanted } : { named: wanted, earlier };
   const found = await findModel(list, BATCH, wish);
-  const first = chosenModel(found.id, found.listed);
+  const first = chosenModel(found.id, found.listed, qualities[found.id]);
   const all = listed as readonly ListedModel[] | null;
   const models = new Map([[first.id, first]]);
   const of = ({ model: id = first.id }: Asked) => {
@@ -160,6 +169,7 @@ export async function chooseModels(
       chosenModel(
         id,
         all?.find((model) => model.id === id),
+        qualities[id],
       );
     models.set(id, known);
     return known;
@@ -168,16 +178,26 @@ export async function chooseModels(
   return { first, isOfLines, of, listed: all, limits, isThere };
 }
 
+/** Returns the pinned quality of each model that has one: see `ChosenModel`. */
+export function pinnedQualities(models: readonly ChosenModel[]): Record<string, string> {
+  return Object.fromEntries(
+    models.flatMap(({ id, pinnedQuality }) => (pinnedQuality === null ? [] : [[id, pinnedQuality]])),
+  );
+}
+
 /** Names the models that make images. */
 export function usedModels({ first, of }: RunModels, images: readonly Asked[]): string {
   return [...new Set(images.map((image) => of(image).id))].join(", ") || first.id;
 }
 
-function chosenModel(id: string, listed: ListedModel | undefined): ChosenModel {
-  const { provider = null, isPaid = false, isPlay = false, options = null } = listed ?? {};
+function chosenModel(id: string, listed: ListedModel | undefined, quality?: string): ChosenModel {
+  const { provider = null, isPaid = false, isPlay = false, options: known = null } = listed ?? {};
+  const isPinned = quality !== undefined && known?.defaultQuality !== quality;
+  const pinnedQuality = isPinned && known?.qualities.includes(quality) ? quality : null;
+  const options = known && pinnedQuality !== null ? { ...known, defaultQuality: pinnedQuality } : known;
   const maxReferenceImages = listed?.maxReferenceImages ?? referenceLimitByName(id);
-  const priceOf = (asked: Asked) => listedPrice(listed, asked);
-  return { id, provider, priceOf, options, isPaid, isPlay, maxReferenceImages };
+  const priceOf = (asked: Asked) => listedPrice(listed && { ...listed, options }, asked);
+  return { id, provider, pinnedQuality, priceOf, options, isPaid, isPlay, maxReferenceImages };
 }
 
 function listedPrice(

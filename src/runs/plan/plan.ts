@@ -28,6 +28,8 @@ export interface RunRequest {
    * are never taken for the vendor's. Default: none.
    */
   origins?: Readonly<Record<string, string>>;
+  /** The flags that were typed for all prompts, such as `--size`. They decide no image by themselves: items have them. */
+  flags?: Readonly<Record<string, string>>;
   /** The default quality of each model that has one. It decides no image: items do not name it any more. */
   defaultQualities?: Record<string, string>;
 }

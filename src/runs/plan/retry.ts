@@ -66,6 +66,14 @@ function mayBeBilled({ notes = [] }: Pick<ResultLine, "notes">): boolean {
   return notes.some((note) => note.startsWith(MAY_BE_BILLED) || note.startsWith(MAY_BE_PAID_TWICE));
 }
 
+/**
+ * Whether the same command makes a failed image again: nobody has paid for it, its prompt was not refused, and nobody has
+ * cancelled it.
+ */
+export function isMadeAgain(line: ResultLine): boolean {
+  return stands(line, "failed") && !mayBeBilled(line) && line.error?.code !== "CANCELLED";
+}
+
 /** Plans a retry of a run: its failed images, as one or more batches for each batch in which they failed. Sends nothing. */
 export async function planRetry(
   run: PlannedRun,

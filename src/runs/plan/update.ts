@@ -181,7 +181,10 @@ function contentOf(
 
 /** The changes from a run to its edited prompts. Nothing is written or sent yet. */
 interface UpdatePlan extends Match {
-  /** The images to make: those of changed and added prompts, and those of an earlier update that the service refused. */
+  /**
+   * The images to make: those of changed and added prompts, those of an earlier update that the service refused, and those
+   * that had failed.
+   */
   images: string[];
   /** Settings that decide the images and are others now, in words. */
   settings: string[];
@@ -189,8 +192,13 @@ interface UpdatePlan extends Match {
 
 type Changes = Match & Pick<UpdatePlan, "settings">;
 
-/** Compares a run with edited prompts. Throws `DIRECTORY_CONFLICT` if its input is damaged or unknown. */
-export async function planUpdate(dir: string, state: RunState, plan: Plan): Promise<UpdatePlan> {
+/** Compares a run with edited prompts. `failed`: images that had failed, and are made again. Default: none. Throws `DIRECTORY_CONFLICT` if its input is damaged or unknown. */
+export async function planUpdate(
+  dir: string,
+  state: RunState,
+  plan: Plan,
+  failed: readonly string[] = [],
+): Promise<UpdatePlan> {
   const settings = otherSettings(state, plan);
   const old = await readOldItems(dir);
   const match = matchItems(old, plan.request.items, { isSameRequest: settings.length === 0 });
@@ -198,7 +206,7 @@ export async function planUpdate(dir: string, state: RunState, plan: Plan): Prom
   const refused = state.batches.flatMap((batch) => (batch.refused === true ? (batch.images ?? []) : []));
   const made = new Set([
     ...[...match.changed, ...match.added].flatMap(imagesOf).filter((id) => !keptImages.has(id)),
-    ...refused.filter((id) => keptImages.has(id)),
+    ...[...refused, ...failed].filter((id) => keptImages.has(id)),
   ]);
   const images = match.items.flatMap(imagesOf).filter((id) => made.has(id));
   return { ...match, images, settings };
@@ -244,11 +252,20 @@ function countsOf({ kept, changed, added, removed, settings }: Changes): string 
 /** The longest list of changed prompts that helps. */
 const MOST_LISTED = 20;
 
-/** The error for a directory whose run had other prompts or settings. `advise` names the command that makes these images. */
-export function changedError(shownDir: string, update: UpdatePlan, advise: () => string): ImgbatchError {
+/**
+ * The error for a directory whose run had other prompts or settings. `advise` names the command that makes these images,
+ * `flags` says which flags of before are others now, and names the command with them.
+ */
+export function changedError(
+  shownDir: string,
+  update: UpdatePlan,
+  advise: () => string,
+  flags: { made: string; again: string } | null = null,
+): ImgbatchError {
   const other = "name another directory with --output to make all images there";
-  const advice = update.keptImages.size === 0 ? other : `${advise()}; or ${other}`;
-  return conflict(shownDir, update, { advice });
+  const first = flags === null ? "" : `with the flags of before: ${flags.again}; or `;
+  const advice = `${first}${update.keptImages.size === 0 ? other : `${advise()}; or ${other}`}`;
+  return conflict(shownDir, update, { advice, more: flags === null ? "" : ` ${flags.made}` });
 }
 
 /** The same for a run without batches, which cannot be updated. `settings`: those that differ, in words. */

@@ -51,6 +51,8 @@ export interface RunReport {
   endedAt: string;
   /** Null while the cost of a batch is not known. */
   cost: Cost | null;
+  /** How much of it this command paid, in micro-dollars. */
+  paidNowMicroUsd: number;
   /** One for each image that was asked for, in the order of the input. */
   images: ReportImage[];
   failedCount: number;
@@ -102,6 +104,8 @@ interface ReportFacts {
   removedCount?: number;
   /** Instead of the costs of the batches, for a run without any. */
   cost?: Cost | null;
+  /** See `RunReport`. Default: all of the cost. */
+  paidNowMicroUsd?: number;
   /** Returns a path of the command line from the root of the repository on. Default: the same path. */
   fromRoot?: (path: string) => string;
   /** Instead of `imgbatch retry`, where that does not fit; null for none. */
@@ -177,6 +181,7 @@ export function buildReport(facts: ReportFacts): RunReport {
     startedAt: runState.created_at,
     endedAt: runState.finished_at ?? new Date(facts.nowMs).toISOString(),
     cost,
+    paidNowMicroUsd: facts.paidNowMicroUsd ?? cost?.micros ?? 0,
     images,
     failedCount,
     refusedCount,

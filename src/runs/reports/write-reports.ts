@@ -3,7 +3,7 @@ import { appendFile, writeFile } from "node:fs/promises";
 import { dirname, relative, sep } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { makeDirectory } from "../../kernel/files.ts";
-import { type Cost, costText, microsToNumber } from "../../kernel/money.ts";
+import { type Cost, costText, microsToNumber, paidText } from "../../kernel/money.ts";
 import { counted, truncateCodePoints } from "../../kernel/text.ts";
 import { type MakeThumbnail, writeGallery } from "./gallery.ts";
 import {
@@ -152,7 +152,7 @@ function toMarkdown(report: RunReport, directory: string | null = report.directo
   const outcome = [counted(good, "image"), ...(failedCount === 0 ? [] : [`**${failedCount} failed**`])];
   const facts = [
     ...(model === null ? [] : [code(model)]),
-    ...(cost === null ? [] : [costText(cost)]),
+    ...(cost === null ? [] : [paidText(cost, report.paidNowMicroUsd)]),
     shortDate(report.endedAt),
     ...batches.map(({ id, status }) => `${code(id)} (${escapeMarkdown(status)})`),
   ];
@@ -283,24 +283,30 @@ function toJunit(report: RunReport): string {
   ].join("\n");
 }
 
-function propertiesOf({ model, batches, cost, directory }: RunReport): [string, string][] {
+function propertiesOf({ model, batches, cost, paidNowMicroUsd, directory }: RunReport): [string, string][] {
   return [
     ["directory", directory],
     ...(model === null ? [] : [["model", model] as [string, string]]),
     ...batches.map(({ id }): [string, string] => ["batch_id", id]),
-    ...(cost === null ? [] : [costOf(cost)]),
+    ...(cost === null ? [] : costsOf(cost, paidNowMicroUsd)),
   ];
 }
 
-function costOf(cost: Cost): [string, string] {
-  return cost.isPlay ? ["cost", costText(cost)] : ["cost_usd", String(microsToNumber(cost.micros))];
+/** What this run of the command paid; what earlier ones had paid stands apart, so that a sum over runs is what was spent. */
+function costsOf(cost: Cost, nowMicroUsd: number): [string, string][] {
+  if (cost.isPlay) return [["cost", costText(cost)]];
+  const before = cost.micros - nowMicroUsd;
+  return [
+    ["cost_usd", String(microsToNumber(nowMicroUsd))],
+    ...(before > 0 ? [["cost_usd_earlier", String(microsToNumber(before))] as [string, string]] : []),
+  ];
 }
 
 function testCase(
-  { id, prompt, files, notes, error }: ReportImage,
+  { id, prompt, files, notes, error, tookMs }: ReportImage,
   { title, directoryFromRoot }: RunReport,
 ): string {
-  const head = `    <testcase${attributes({ name: id, classname: title, time: "0" })}>`;
+  const head = `    <testcase${attributes({ name: id, classname: title, time: ((tookMs ?? 0) / 1000).toFixed(3) })}>`;
   const said = [...(prompt === null ? [] : [prompt]), ...notes];
   const body =
     error === null

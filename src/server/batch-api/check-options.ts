@@ -22,6 +22,8 @@ interface OptionRules {
   facts: OptionFacts | null;
   mimeType: ImageMimeType;
   limits: Pick<Limits, "promptChars">;
+  /** See `RequestRules`. */
+  usualQuality: string | null | undefined;
 }
 
 /**
@@ -40,7 +42,7 @@ export function checkOptions(options: unknown, at: string, rules: OptionRules): 
     const advice = meant === null ? `the options are ${ITEM_OPTIONS.join(", ")}` : `did you mean ${meant}?`;
     throw invalid(`${at}.options.${name}`, `is not an option; ${advice}`);
   }
-  const { facts, mimeType, limits } = rules;
+  const { facts, mimeType, limits, usualQuality } = rules;
   const choose = <T extends string>(name: string, known: readonly T[] | undefined): T | null => {
     const value = given[name] ?? null;
     const found = known === undefined ? (value as T | null) : known.find((each) => each === value);
@@ -59,7 +61,7 @@ export function checkOptions(options: unknown, at: string, rules: OptionRules): 
     ...BATCH_TERMS,
     tier: tier === "1K" ? null : tier,
     ratio,
-    quality: quality === facts?.defaultQuality ? null : quality,
+    quality: quality === usualQuality ? null : quality,
     background,
     askedSeed: checkSeed(given.seed, `${at}.options.seed`, facts),
     negativePrompt: checkNegativePrompt(

@@ -193,7 +193,7 @@ function invalidReference(param: string, problem: string): ImgbatchError {
   return fieldError("BATCH_IMAGE_INVALID_REFERENCE_IMAGE", param, problem);
 }
 
-interface RequestRules {
+export interface RequestRules {
   limits: Limits;
   models: readonly ModelEntry[];
   group: GroupEntry;
@@ -206,6 +206,8 @@ interface RequestRules {
   isKnown?: (hash: string) => Promise<boolean>;
   /** Returns what the provider of a model makes of it; null when no provider serves it. */
   optionsOf: (model: ModelEntry, provider: string | null) => OptionFacts | null;
+  /** The quality that an item has anyway, so that it asks for nothing. Default: that of the model. */
+  usualQuality?: string | undefined;
 }
 
 /**
@@ -257,8 +259,9 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   const taskName = checkTaskName(request.task_name ?? null);
   const model = rules.models.find((m) => m.id === modelId) ?? null;
   const facts = model && rules.optionsOf(model, request.provider ?? null);
+  const { usualQuality = facts?.defaultQuality } = rules;
   const items = request.items.map((item, i) => {
-    const terms = checkOptions(item.options, `items[${i}]`, { facts, mimeType, limits });
+    const terms = checkOptions(item.options, `items[${i}]`, { facts, mimeType, limits, usualQuality });
     return { ...checkItem(item, i, limits), terms };
   });
   refuseDuplicateIds(items);

@@ -5,11 +5,11 @@ import {
   batchSchemas,
   type ListEnvelope,
 } from "../../contract/batch-api.ts";
-import type { ServiceErrorCode } from "../../contract/errors.ts";
+import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { SizeTier } from "../../contract/image-formats.ts";
 import { ANNOUNCED_LIMITS, inWords } from "../../contract/limits.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
-import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
+import { type Caller, createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
 import { isPlayMoney, priceBatchImage, rateFor } from "../../domain/billing/payer.ts";
 import {
@@ -21,7 +21,7 @@ import {
   optionsOf,
   referenceLimit,
 } from "../../domain/models.ts";
-import type { AccountRecord } from "../../domain/records.ts";
+import type { AccountRecord, BatchRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import {
@@ -37,7 +37,7 @@ import type { Operation } from "../operation.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
 import { plainFormat, shapeOf } from "../request-body/json-value.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
-import { checkRequest } from "./check-request.ts";
+import { checkRequest, type RequestRules } from "./check-request.ts";
 
 /** Returns an entry of the batch model list; null for a model without a price. */
 function batchModel(
@@ -88,6 +88,50 @@ function batchModel(
       return found === null ? [] : [{ image_size: size, quality, ...found }];
     }),
   };
+}
+
+/**
+ * Returns the batch that the same request made before, whatever the models take by now, and whatever their default quality
+ * is; null when there is none. Its request was checked then.
+ */
+async function knownBatch(
+  { stores }: Pick<ApiDeps, "stores">,
+  caller: Caller,
+  { value, rules, idempotencyKey }: { value: unknown; rules: RequestRules; idempotencyKey: string | null },
+): Promise<BatchRecord | null> {
+  const known =
+    idempotencyKey === null ? null : await stores.read.idempotency.find(caller.key.id, idempotencyKey);
+  if (known == null) return null;
+  let isSame = false;
+  for (const usualQuality of [undefined, ...qualitiesIn(value)]) {
+    const asThen: RequestRules = {
+      ...{ ...rules, models: [], optionsOf: () => null, usualQuality },
+      isKnown: async (hash) => {
+        isSame ||= hash === known.requestHash;
+        // Its images were decoded then.
+        return true;
+      },
+    };
+    await checkRequest(value, asThen).catch(() => {});
+    if (isSame) break;
+  }
+  const batch = isSame ? await stores.read.batches.byId(known.batchId) : null;
+  return batch && batch.recordDeletedAtMs === null ? batch : null;
+}
+
+/** No model has more qualities. */
+const MOST_QUALITIES = 8;
+
+/** Returns the qualities that the items of a request name, each once. */
+function qualitiesIn(value: unknown): string[] {
+  const found = new Set<string>();
+  const { items } = value as { items?: unknown };
+  for (const item of Array.isArray(items) ? items : []) {
+    const quality: unknown = item?.options?.quality;
+    if (typeof quality === "string") found.add(quality);
+    if (found.size === MOST_QUALITIES) break;
+  }
+  return [...found];
 }
 
 const SHAPE = shapeOf(batchSchemas.CreateBatch, {
@@ -209,7 +253,7 @@ export const createOperations: readonly Operation[] = [
       const { batch, replayed } = await withJsonBody(request, response, options, async ({ value, sent }) => {
         const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
         const { models, inspector, storageUriPrefixes } = deps;
-        const checked = await checkRequest(value, {
+        const rules: RequestRules = {
           limits,
           models,
           group: caller.group,
@@ -218,8 +262,16 @@ export const createOperations: readonly Operation[] = [
           sent,
           optionsOf: (model, name) => deps.offers.optionsFor(model, name),
           isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
-        });
-        return createBatch(deps, caller, checked, idempotencyKey);
+        };
+        try {
+          const checked = await checkRequest(value, rules);
+          return await createBatch(deps, caller, checked, idempotencyKey);
+        } catch (error) {
+          const isOfRequest = error instanceof ImgbatchError;
+          const known = isOfRequest ? await knownBatch(deps, caller, { value, rules, idempotencyKey }) : null;
+          if (known === null) throw error;
+          return { batch: known, replayed: true };
+        }
       });
       if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
       try {

@@ -133,6 +133,7 @@ function itemView(
     options: optionsOf(item),
     upstream_cost: microsOrNull(item.usage?.costMicroUsd ?? null),
     took_ms: item.usage?.tookMs ?? null,
+    finished_at: item.finishedAtMs === null ? null : item.finishedAtMs / 1000,
     notes: [
       ...item.notes,
       ...(item.maybePaid === "twice" ? [PAID_TWICE_NOTE] : []),

@@ -15,6 +15,7 @@ import { liveWorkers } from "./workers.ts";
 const LISTED_ITEM = [
   ...(["id", "position", "sourceIndex", "customId", "prompt", "status", "mimeType", "imageCount"] as const),
   ...(["error", "modelVersion", "provider", "maybePaid", "seed", "notes", "usage", "priceMicroUsd"] as const),
+  ...(["finishedAtMs"] as const),
   ...(["tier", "ratio", "keepsRatio", "quality", "background", "askedSeed", "negativePrompt"] as const),
 ] as const satisfies readonly (keyof ListedItem)[];
 

@@ -12,6 +12,7 @@ const create = (service: TestService, items: object[], more: object = {}, key?: 
     headers: { "content-type": "application/json", ...(key && { "idempotency-key": key }) },
     body: JSON.stringify({ model: MODEL, items, ...more }),
   });
+const TAKES_ALL = { maxReferences: 14, ratios: "any", tiers: "any", options: ["quality", "seed"] } as const;
 const bodyOf = async (answer: Response) => (await answer.json()) as Record<string, unknown>;
 
 it("[OPT-1] items have their own size, ratio, quality, background, seed and negative prompt, and their own price", async () => {
@@ -93,8 +94,7 @@ it("[OPT-3] no options, null, {} and what the item has anyway are the same reque
 });
 
 it("[OPT-3] the same request is a replay while its upstream is disabled, beside one that takes less, too", async () => {
-  const takes = { maxReferences: 14, ratios: "any", tiers: "any", options: ["quality", "seed"] } as const;
-  const upstream = new FakeUpstream("vendor", { takes });
+  const upstream = new FakeUpstream("vendor", { takes: TAKES_ALL });
   upstream.answer = () => Promise.reject(troubled("credential"));
   const other = new FakeUpstream("other");
   const words = { qualities: ["low", "high"], defaultQuality: "low" };
@@ -115,6 +115,36 @@ it("[OPT-3] the same request is a replay while its upstream is disabled, beside 
   const again = await ask();
   expect([again.status, (await bodyOf(again)).id]).toEqual([200, id]);
   expect(other.requests).toEqual([]);
+});
+
+it("[OPT-3] the same request is a replay after its model has got another default quality, or does not take it any more", async () => {
+  const model = (more: object) => ({
+    providers: [new FakeUpstream("vendor", { takes: TAKES_ALL, isFree: true })],
+    config: {
+      models: [
+        { id: MODEL, prices: { "1K": 0.1 }, qualities: ["low", "high"], defaultQuality: "low", ...more },
+      ],
+    },
+  });
+  const first = await startTestService(model({}));
+  const low = [{ prompt: "a", options: { quality: "low" } }];
+  const high = [{ prompt: "a", options: { quality: "high" } }];
+  const made = [
+    await bodyOf(await create(first, low, {}, "low")),
+    await bodyOf(await create(first, high, {}, "high")),
+  ];
+  expect(made.map(({ id }) => typeof id)).toEqual(["string", "string"]);
+  await first.close(0);
+  for (const more of [{ defaultQuality: "high" }, { qualities: ["best"], defaultQuality: "best" }]) {
+    const later = await startTestService({ data: first.data, ...model(more) });
+    const again = [await create(later, low, {}, "low"), await create(later, high, {}, "high")];
+    expect(again.map(({ status }) => status)).toEqual([200, 200]);
+    expect(await Promise.all(again.map(async (answer) => (await bodyOf(answer)).id))).toEqual(
+      made.map(({ id }) => id),
+    );
+    expect((await create(later, [{ prompt: "another" }], {}, "low")).status).toBe(409);
+    await later.close(0);
+  }
 });
 
 it("[OPT-4] a reference is sent once: later items name its bytes by their hash", async () => {
