@@ -2,6 +2,8 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { parseDuration } from "../kernel/durations.ts";
 import { parseUsd } from "../kernel/money.ts";
+import { truncateCodePoints } from "../kernel/text.ts";
+import { MOST_SHOWN_CHARS } from "../prompts/problems.ts";
 
 /** The description of an option. */
 export interface OptionSpec {
@@ -38,9 +40,22 @@ export function textOption(options: TypedOptions, name: string): string | undefi
 /** Returns the name of a file or directory. Throws `USAGE` for an empty one, and for `-`: stdout has the result. */
 export function pathOption(options: TypedOptions, name: string): string | undefined {
   const path = textOption(options, name);
+  if (path !== undefined) requireShortNames(path, flagOf(name));
   if (path !== "" && path !== "-") return path;
   const message = `--${name}: name a file or a directory (./- for one that is called -); standard output is for the result`;
   throw new ImgbatchError("USAGE", message, { param: `--${name}` });
+}
+
+/** The longest name of a file that file systems have, in bytes. */
+const MOST_NAME_BYTES = 255;
+
+/** Throws `USAGE` for a path that no file can have, before anything is sent whose result could not be saved. */
+function requireShortNames(path: string, flag: string): void {
+  const longest = path.split(/[\\/]/).reduce((most, name) => Math.max(most, Buffer.byteLength(name)), 0);
+  if (longest <= MOST_NAME_BYTES) return;
+  const shown = truncateCodePoints(path, MOST_SHOWN_CHARS, "…");
+  const message = `${flag}: ${shown}: a name of ${longest} bytes is too long; use at most ${MOST_NAME_BYTES}.`;
+  throw new ImgbatchError("USAGE", message, { param: flag });
 }
 
 export function flagOption(options: TypedOptions, name: string): boolean {
@@ -217,8 +232,14 @@ export function mergeGlobals(...given: readonly TypedOptions[]): GlobalOptions {
     apiKeyStdin: merged.apiKeyStdin === true,
     baseUrl: textOption(merged, "baseUrl"),
     apiKeyFile: textOption(merged, "apiKeyFile"),
-    data: textOption(merged, "data"),
+    data: dataOption(merged),
     config: textOption(merged, "config"),
     events: textOption(merged, "events"),
   };
+}
+
+function dataOption(typed: TypedOptions): string | undefined {
+  const path = textOption(typed, "data");
+  if (path !== undefined) requireShortNames(path, "--data");
+  return path;
 }

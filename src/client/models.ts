@@ -1,5 +1,5 @@
 import { readAnnouncedPixels } from "../contract/batch-api.ts";
-import type { PixelSizes } from "../contract/image-formats.ts";
+import { MOST_SEED, type PixelSizes } from "../contract/image-formats.ts";
 import { ANNOUNCED_LIMITS, type Limits } from "../contract/limits.ts";
 import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
@@ -16,6 +16,7 @@ export interface TakenOptions {
   defaultQuality: string | null;
   backgrounds: readonly string[];
   seed: boolean;
+  maxSeed: number;
   negativePrompt: boolean;
 }
 
@@ -84,6 +85,7 @@ function takenOptions(value: unknown): TakenOptions | null {
       defaultQuality: textOf(options.default_quality),
       backgrounds: textsOf(options.background),
       seed: options.seed === true,
+      maxSeed: Number.isSafeInteger(options.max_seed) ? (options.max_seed as number) : MOST_SEED,
       negativePrompt: options.negative_prompt === true,
     }
   );

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc-parser";
+import { createScanner, type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc-parser";
 import type { z } from "zod";
 import { ImgbatchError } from "../contract/errors.ts";
 import { DEFAULT_LIMITS, inWords } from "../contract/limits.ts";
@@ -10,7 +10,7 @@ import { programName } from "../kernel/command-line.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { makeDirectory, readRegularFile, writeFileDurably } from "../kernel/files.ts";
 import { sha256Hex } from "../kernel/ids.ts";
-import { fieldsOf, isObject } from "../kernel/json.ts";
+import { fieldsOf, isObject, MOST_JSON_LEVELS, TooDeepJson } from "../kernel/json.ts";
 import { findPreset, modelEntries, type Preset, UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
 import { agreementsFile, CONFIG_FILE, type ConfigChoice, NO_CONFIG_FILE, type PricedModel } from "./paths.ts";
 import { type Config, configSchema, DEFAULT_MODELS } from "./schema.ts";
@@ -94,6 +94,9 @@ function readConfigFile({ file, cwd }: ConfigChoice): {
     const message = `${path}: cannot be read${why[code] ?? ""}`;
     throw new ImgbatchError("INVALID_CONFIG", message, { cause: error });
   }
+  const deep = tooDeepLine(text);
+  if (deep !== null)
+    throw new ImgbatchError("INVALID_CONFIG", `${path}:${deep}: ${new TooDeepJson().message}`);
   const errors: ParseError[] = [];
   const value: unknown = parseJsonc(text, errors, { allowTrailingComma: true });
   const first = errors[0];
@@ -103,6 +106,21 @@ function readConfigFile({ file, cwd }: ConfigChoice): {
   }
   return { value, text, source: path };
 }
+
+/** Returns the line, from 1, where JSON with comments is nested too deep; null for none. The parser would overflow the call stack. */
+function tooDeepLine(text: string): number | null {
+  const scanner = createScanner(text, true);
+  let depth = 0;
+  for (let token = scanner.scan(); token !== END_OF_TEXT; token = scanner.scan()) {
+    if (token === OPEN_BRACE || token === OPEN_BRACKET) depth++;
+    else if (token === CLOSE_BRACE || token === CLOSE_BRACKET) depth--;
+    if (depth > MOST_JSON_LEVELS) return scanner.getTokenStartLine() + 1;
+  }
+  return null;
+}
+
+/** The tokens of the scanner, whose names exist for the compiler only. */
+const [OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET, END_OF_TEXT] = [1, 2, 3, 4, 17];
 
 /** `ValueExpected` as plain words. */
 const words = (name: string) => name.replaceAll(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase();

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { z } from "zod";
-import { BACKGROUNDS, RATIOS, SIZE_TIERS } from "../contract/image-formats.ts";
+import { BACKGROUNDS, MOST_SEED, RATIOS, SIZE_TIERS } from "../contract/image-formats.ts";
 import { DEFAULT_LIMITS, type Limits, UNKNOWN_OUTCOMES } from "../contract/limits.ts";
 import { type ProviderEntry, providerEntrySchema } from "../contract/provider-entries.ts";
 import { UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
@@ -35,6 +35,12 @@ const modelSchema = z.strictObject({
     .optional()
     .describe("the backgrounds that a request may ask for"),
   seed: z.boolean().optional().describe("whether it takes a seed; left out: as its provider"),
+  maxSeed: z
+    .int()
+    .min(1)
+    .max(MOST_SEED)
+    .optional()
+    .describe(`the largest seed that it takes; left out: ${MOST_SEED}`),
   maxReferenceImages: z.int().min(0).optional().describe("the most reference images of an item of a batch"),
   jobPrice: factor
     .max(1)

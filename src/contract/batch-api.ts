@@ -270,6 +270,7 @@ const batchModelSchema = z.object({
       default_quality: z.string().nullable().describe("of an item that names none"),
       background: z.array(z.enum(BACKGROUNDS)),
       seed: z.boolean(),
+      max_seed: z.int().describe("the largest seed, also of the last output of an item"),
       negative_prompt: z.boolean(),
     })
     .describe("the values that `items[].options` may have"),

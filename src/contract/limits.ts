@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { MOST_JSON_LEVELS } from "../kernel/json.ts";
 import { hasUnstorableText, isLongerThan } from "../kernel/text.ts";
 
 /** The limits of a service. The configuration may set each; else its default holds. */
@@ -118,7 +119,7 @@ export const FIXED_LIMITS = {
   runningJobsPerKey: 100,
   jobPageDefault: 20,
   jobPageMax: 100,
-  jsonDepth: 64,
+  jsonDepth: MOST_JSON_LEVELS,
   /** Entries of lists and fields of objects, in all. */
   jsonElements: 200_000,
   /** The fields of a body, and the entries of lists that it needs. More where the configuration allows a batch with more. */

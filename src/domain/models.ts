@@ -5,6 +5,7 @@ import {
   type ImageSize,
   imageSizePx,
   isTier,
+  MOST_SEED,
   makesPixels,
   type PixelSizes,
   pixelsAt,
@@ -46,6 +47,8 @@ export interface ModelEntry {
   backgrounds?: readonly Background[] | undefined;
   /** Whether it takes a seed. Left out: as its provider. */
   seed?: boolean | undefined;
+  /** The largest seed that it takes. Left out: as large as seeds may be. */
+  maxSeed?: number | undefined;
   maxReferenceImages?: number | undefined;
   /** The share of the price that an image of an upstream's job costs. Null: no jobs. Left out: as the group says. */
   jobPrice?: number | null | undefined;
@@ -112,6 +115,7 @@ export interface OptionFacts extends ShapeFacts {
   defaultQuality: string | null;
   backgrounds: readonly Background[];
   seed: boolean;
+  maxSeed: number;
   negativePrompt: boolean;
   mask: boolean;
   /** The pictures are drawn, without a model. */
@@ -155,6 +159,7 @@ export function optionsOf(
     ...(carries("quality") ? words : { qualities: [], defaultQuality: null }),
     backgrounds: carries("background") ? (isDrawn ? BACKGROUNDS : (model.backgrounds ?? [])) : [],
     seed: carries("seed") && (isDrawn || model.seed !== false),
+    maxSeed: isDrawn ? MOST_SEED : (model.maxSeed ?? MOST_SEED),
     negativePrompt: carries("negativePrompt"),
     mask: upstream !== undefined && carries("mask"),
     areDrawings: isDrawn,
@@ -310,6 +315,7 @@ export class Offers<P extends ImageProvider = ImageProvider> {
       defaultQuality: worded?.defaultQuality ?? null,
       backgrounds: BACKGROUNDS.filter((each) => unionOf(({ backgrounds }) => backgrounds).includes(each)),
       seed: all.some(({ seed }) => seed),
+      maxSeed: Math.max(...all.map(({ maxSeed }) => maxSeed)),
       negativePrompt: all.some(({ negativePrompt }) => negativePrompt),
       mask,
       areDrawings: isDrawing(first),

@@ -2,7 +2,7 @@ import { ImgbatchError, SERVICE_ERRORS } from "../contract/errors.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, REQUEST_ID_HEADER } from "../contract/routes.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { hideUsedKeys, hideUsedKeysIn, watchKey } from "../kernel/hide-keys.ts";
-import { jsonExcess } from "../kernel/json.ts";
+import { jsonExcess, MOST_JSON_LEVELS } from "../kernel/json.ts";
 import { backoffMs } from "../kernel/pacing.ts";
 import { followRedirects } from "./redirects.ts";
 import { mayPass, RETRY_POLICY } from "./retries.ts";
@@ -36,7 +36,7 @@ export interface JsonAnswer {
 }
 
 /** Parsed JSON takes many times the memory of its text, and is written again level by level. */
-const JSON_BOUNDS = { maxDepth: 64, maxElements: 1_000_000 };
+const JSON_BOUNDS = { maxDepth: MOST_JSON_LEVELS, maxElements: 1_000_000 };
 const EXCESS = { depth: "levels", elements: "elements" };
 
 /**

@@ -99,3 +99,23 @@ export function jsonExcess(json: Uint8Array, bounds: JsonBounds): "depth" | "ele
   }
   return null;
 }
+
+/** The most levels of lists and objects in JSON that a person or another program wrote. */
+export const MOST_JSON_LEVELS = 64;
+
+/** JSON text with more than `MOST_JSON_LEVELS` levels. */
+export class TooDeepJson extends SyntaxError {
+  constructor() {
+    super(`is nested too deep: lists and objects may be ${MOST_JSON_LEVELS} levels deep`);
+  }
+}
+
+/**
+ * Parses JSON text that a person or another program wrote. Throws `SyntaxError` for other text, and `TooDeepJson` for a
+ * value that nothing could check, print or copy level by level: the call stack would overflow.
+ */
+export function parseJson(text: string): unknown {
+  const bounds = { maxDepth: MOST_JSON_LEVELS, maxElements: Number.POSITIVE_INFINITY };
+  if (jsonExcess(new TextEncoder().encode(text), bounds) !== null) throw new TooDeepJson();
+  return JSON.parse(text);
+}

@@ -167,7 +167,7 @@ export function withoutDefaults<T extends Options>(item: T): T {
 }
 
 /** The values that a model takes for each option; true for any. `pixels`: the exact pixels that `size` may be besides. */
-export type ModelTakes = { id: string; pixels: ShapeFacts["pixels"] } & Record<
+export type ModelTakes = { id: string; pixels: ShapeFacts["pixels"]; maxSeed: number } & Record<
   OptionField,
   readonly string[] | boolean
 >;
@@ -189,10 +189,12 @@ export function optionProblem(
   const isTaken = (each: ModelTakes) => {
     if (exact !== null) return sizeOfPixels(shapesOf(each), exact) !== null;
     const values = each[field];
+    if (field === "seed" && Number(value) > each.maxSeed) return false;
     return typeof values === "boolean" ? values : values.includes(value);
   };
   if (isTaken(model)) return null;
   if (exact !== null) return `${value}: ${model.id} takes ${pixelAdvice(shapesOf(model), exact)}`;
+  if (field === "seed" && model.seed) return `${value}: ${model.id} takes seeds from 0 to ${model.maxSeed}`;
   const values = model[field];
   const would = others.filter(isTaken).map(({ id }) => id);
   const takes = typeof values === "boolean" || values.length === 0 ? "none" : values.join(", ");

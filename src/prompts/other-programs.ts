@@ -1,4 +1,4 @@
-import { RATIOS } from "../contract/image-formats.ts";
+import { readPixels } from "../contract/image-formats.ts";
 import { fieldsOf } from "../kernel/json.ts";
 import { truncateCodePoints } from "../kernel/text.ts";
 import type { Report } from "./problems.ts";
@@ -24,7 +24,7 @@ const NAMES: Readonly<Record<string, string | null>> = {
     "images",
   ]),
   ...namesOf("reference_images", ["init_image", "init_images", "source_image", "reference_image"]),
-  ...namesOf("aspect_ratio and size", ["width", "height"]),
+  ...namesOf("size", ["width", "height"]),
   ...namesOf(null, ["guidance_scale", "guidance", "cfg_scale", "steps", "num_inference_steps", "sampler"]),
   ...namesOf(null, ["sampler_name", "scheduler", "strength", "denoising_strength", "clip_skip"]),
 };
@@ -41,7 +41,11 @@ export function foreignFields(fields: Record<string, unknown>): { name: string; 
     const isAlone =
       (name === "width" || name === "height") && (fields.width == null || fields.height == null);
     if (ours === undefined || value == null || value === "" || isAlone) return [];
-    return [{ name, advice: ours === null ? "there is no such option here" : `is called ${ours} here` }];
+    const isSide = name === "width" || name === "height";
+    const form = isSide ? ', with both sides: "size": "WIDTHxHEIGHT"' : "";
+    return [
+      { name, advice: ours === null ? "there is no such option here" : `is called ${ours} here${form}` },
+    ];
   });
 }
 
@@ -56,7 +60,7 @@ interface TextOption {
 const NONE = "there is none here";
 const WAYS: Readonly<Record<string, string>> = {
   ...namesOf("aspect_ratio", ["ar", "aspect", "aspect_ratio", "aspect-ratio"]),
-  ...namesOf("aspect_ratio and size", ["width", "height", "w", "h", "W", "H"]),
+  ...namesOf("size, such as 1536x1024", ["width", "height", "w", "h", "W", "H"]),
   ...namesOf("negative_prompt", ["no", "negative_prompt", "negative-prompt", "neg"]),
   ...namesOf("seed", ["seed"]),
   ...namesOf("output_count", ["repeat", "r", "batch_size", "n_iter"]),
@@ -246,28 +250,11 @@ function partsOf(contents: unknown, report: Report): Fields {
   return { prompt: texts.join("\n\n"), reference_images: images.length === 0 ? null : images };
 }
 
-/** Tiers by the side of a square with as many pixels. */
-const TIERS = [
-  [400, 640, "512"],
-  [640, 1450, "1K"],
-  [1450, 2900, "2K"],
-  [2900, 5800, "4K"],
-] as const;
-/** The vendors' pixels differ so much from their ratios. */
-const MOST_OFF = 0.04;
-
-/** Returns the tier and the ratio of `1536x1024`. */
+/** Returns the size in pixels that OpenAI's API asks for, such as `1536x1024`. */
 function sizeFields(size: unknown, report: Report): Fields {
   if (size == null || size === "auto" || size === "") return {};
-  const [, width = 0, height = 0] = (/^([1-9]\d{1,4})x([1-9]\d{1,4})$/.exec(String(size)) ?? []).map(Number);
-  const side = Math.sqrt(width * height);
-  const tier = TIERS.find(([least, end]) => side >= least && side < end)?.[2];
-  const ratio = RATIOS.extended.find((each) => {
-    const [w = 1, h = 1] = each.split(":").map(Number);
-    return Math.abs((width * h) / (height * w) - 1) <= MOST_OFF;
-  });
-  if (tier !== undefined && ratio !== undefined) return { size: tier, aspect_ratio: ratio };
-  report("body.size", `${shown(size)}: write pixels of a usual ratio, such as 1024x1024 or 1536x1024`);
+  if (readPixels(String(size)) !== null) return { size };
+  report("body.size", `${shown(size)}: write pixels such as 1024x1024 or 1536x1024`);
   return {};
 }
 

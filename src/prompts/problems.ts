@@ -42,6 +42,8 @@ export class Problems {
   /** The problems of the line that was read last: each variant of its variables has the same ones. */
   readonly #ofLine = new Set<string>();
   #line = "";
+  /** Why the rest of the input is not known; null when all of it was read. */
+  #cut: string | null = null;
 
   get count(): number {
     return this.#count;
@@ -57,6 +59,11 @@ export class Problems {
     this.#count++;
     const name = field === null ? null : truncateCodePoints(field, MOST_SHOWN_CHARS, "…");
     if (this.#shown.length < MOST_SHOWN) this.#shown.push({ ...fileLine, field: name, message });
+  }
+
+  /** Says why the rest of the input was not read. */
+  cut(reason: string): void {
+    this.#cut = reason;
   }
 
   /** Returns the first ones, by file in the given order, then by line. */
@@ -77,7 +84,7 @@ export class Problems {
     const isOfFlags = shown.every(({ file }) => file.startsWith("--"));
     throw new ImgbatchError("INVALID_INPUT", `${count} in the input; nothing was sent.`, {
       advice: isOfFlags ? FIX_FLAGS : isOfFiles ? FIX_FILES : undefined,
-      details: [...shown.map(formatProblem), ...more],
+      details: [...shown.map(formatProblem), ...more, ...(this.#cut === null ? [] : [this.#cut])],
     });
   }
 }

@@ -1,5 +1,6 @@
 import { visit } from "jsonc-parser";
 import { expandedCustomIds } from "../contract/limits.ts";
+import { parseJson, TooDeepJson } from "../kernel/json.ts";
 import { counted, truncateCodePoints } from "../kernel/text.ts";
 import { type CheckedRow, checkRow, isTaken, type RowRules } from "./check-row.ts";
 
@@ -54,6 +55,8 @@ export class PromptReader {
   #hasNames = false;
   readonly #expander: Expander;
   #rowCount = 0;
+  /** Characters of prompts that are too long. */
+  #excessChars = 0;
 
   constructor(rules: ReaderRules) {
     this.#rules = rules;
@@ -84,6 +87,11 @@ export class PromptReader {
     const stays =
       text.length === 0 ? [] : [`options of other programs stay text of the prompt: ${text.join("; ")}`];
     return [...this.#notes, ...columns, ...stays, ...ids, ...this.#expander.notes];
+  }
+
+  /** Whether so much of the input is too long that the rest is not read: its writer took another limit for the right one. */
+  get isCut(): boolean {
+    return this.#excessChars > MOST_EXCESS_CHARS;
   }
 
   /**
@@ -156,6 +164,11 @@ export class PromptReader {
         const most = this.#rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
         if (row.references.length > most) this.#crowded.push({ fileLine, count: row.references.length });
         yield { row, number, variant, fileLine, report };
+        if (row.prompt.length > this.#rules.limits.promptChars) this.#excessChars += row.prompt.length;
+        if (this.isCut) {
+          problems.cut("the lines behind it were not read: make all prompts short enough first");
+          return;
+        }
         if (row.customId !== null) this.#claimIds(row.customId, row.outputCount, fileLine);
       }
     }
@@ -167,6 +180,7 @@ export class PromptReader {
    * service's own limit is known after all else is right.
    */
   finish(): Problems {
+    if (this.isCut) return this.problems;
     for (const name of this.#expander.idle) {
       const use = name === "image" ? "give a file with prompts" : `write {{${name}}} in a prompt`;
       this.problems.add({ file: "--var", line: null }, name, `no line uses it; ${use}, or leave it out`);
@@ -231,6 +245,9 @@ export class PromptReader {
   }
 }
 
+/** Of too long prompts. Files of gigabytes are read for minutes, and every line has the same problem. */
+const MOST_EXCESS_CHARS = 1_000_000;
+
 const SHAPE = 'write one object a line, like {"prompt": "a red bicycle"}';
 
 /** `.jsonl` and standard input: every line is a JSON object, or blank, or a comment that begins with `//`. */
@@ -248,8 +265,13 @@ const readJsonl: ReadRows = async function* (lines, report, { promptColumn, idCo
     }
     let value: unknown;
     try {
-      value = JSON.parse(text);
+      value = parseJson(text);
     } catch (error) {
+      if (error instanceof TooDeepJson) {
+        report(line, null, error.message);
+        isFirst = false;
+        continue;
+      }
       const wrong = `is not valid JSON (${reason(error)}); ${SHAPE}`;
       // Lines that all begin as objects have a mistake each.
       if (doubtful !== null && !/^\s*\{.*\}/.test(doubtful.text)) {

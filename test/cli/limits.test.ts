@@ -1,5 +1,7 @@
+import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import sharp from "sharp";
 import { expect, it } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
 import { createInProcessCli, runInProcess } from "../support/cli-in-process.ts";
@@ -46,6 +48,42 @@ it("a service announces its limits with its models, and they are told with file 
   expect(stderr).toContain("p.jsonl:2: prompt: has 9499 characters; at most 9000 are allowed");
   expect(stderr).toContain("p.jsonl:2: output_count: must be a whole number from 1 to 6, not 7");
   expect(stderr).not.toContain("p.jsonl:1:");
+  const realtime = await runInProcess(
+    ["generate", "--file", "p.jsonl", "--base-url", service.url, "--api-key-file", keyFile],
+    { cwd },
+  );
+  expect(realtime.code).toBe(2);
+  expect(realtime.stderr).toContain("p.jsonl:2: prompt: has 9499 characters; at most 9000 are allowed");
+});
+
+it("an input image of generate may be as large as the service that makes the image says", async () => {
+  const cwd = await tempDir();
+  const data = await tempDir();
+  writeFileSync(join(cwd, "small.json"), '{"limits":{"referenceImageBytes":1000}}');
+  const large = await sharp(randomBytes(3 * 64 * 64), { raw: { width: 64, height: 64, channels: 3 } })
+    .png()
+    .toBuffer();
+  writeFileSync(join(cwd, "fox.png"), large);
+  const generate = ["generate", "a fox", "-i", "fox.png", "--data", data];
+  const { code, stderr } = await runInProcess([...generate, "--config", "small.json"], { cwd });
+  expect(code).toBe(2);
+  expect(stderr).toContain(`has ${large.length} bytes; at most 1000 are allowed`);
+  expect((await runInProcess([...generate, "-o", "made.png"], { cwd })).code).toBe(0);
+});
+
+it("a retry makes batches that are no larger than the service takes", async () => {
+  const cwd = await tempDir();
+  const data = await tempDir();
+  writeFileSync(join(cwd, "small.json"), '{"limits":{"itemsPerBatch":2}}');
+  writeFileSync(
+    join(cwd, "p.jsonl"),
+    line({ prompt: "a fox [[fail:PROVIDER_ITEM_FAILED]]", output_count: 3 }),
+  );
+  const run = (...args: string[]) =>
+    runInProcess([...args, "--config", "small.json", "--data", data, "--json"], { cwd });
+  expect((await run("submit", "p.jsonl")).code).toBe(5);
+  const { stdout } = await run("retry", "p-images", "--dry-run");
+  expect(JSON.parse(stdout)).toMatchObject({ image_count: 3, batch_count: 2 });
 });
 
 it("a service that announces nothing decides itself", async () => {

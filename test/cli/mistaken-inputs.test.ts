@@ -1,6 +1,8 @@
 import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, it } from "vitest";
-import { createInProcessCli } from "../support/cli-in-process.ts";
+import { createInProcessCli, runInProcess } from "../support/cli-in-process.ts";
+import { tempDir } from "../support/temp-dir.ts";
 
 it("what looks like an option and is a prompt is told about --", async () => {
   const cli = await createInProcessCli();
@@ -89,4 +91,61 @@ it("a prompt file that is called - is read by its path", async () => {
   writeFileSync(cli.path("-"), '{"prompt":"a fox"}');
   const { code, stderr } = await cli.run(["generate", "--file", "./-", "-o", "out"]);
   expect([code, stderr.includes("1 of 1 images")]).toEqual([0, true]);
+});
+
+it("a configuration, a run state and results that are nested 200,000 levels deep are told, or left out, as damaged", async () => {
+  const cli = await createInProcessCli();
+  const nested = `${"[".repeat(200_000)}${"]".repeat(200_000)}`;
+  writeFileSync(cli.path("deep.json"), `{"server":\n${nested}}`);
+  const config = await cli.run(["models", "--config", "deep.json"]);
+  expect(config.code).toBe(2);
+  expect(config.stderr).toContain("deep.json:2: is nested too deep: lists and objects may be 64 levels deep");
+  writeFileSync(cli.path("prompts.jsonl"), '{"prompt":"a fox"}');
+  mkdirSync(cli.path("out"));
+  writeFileSync(cli.path("out/imgbatch.json"), `{"kind":"batch","deep":${nested}}`);
+  const run = await cli.run(["submit", "prompts.jsonl", "-o", "out"]);
+  expect(run.stderr).toContain("it is nested too deep");
+  expect(run.stderr).not.toContain("call stack");
+  expect(cli.fake.requests).toEqual([]);
+});
+
+it("a path whose name is too long for any file is wrong input, wherever it is typed or written", async () => {
+  const cwd = await tempDir();
+  const long = "x".repeat(300);
+  const write = (name: string, line: object) => writeFileSync(join(cwd, name), JSON.stringify(line));
+  write("p.jsonl", { prompt: "a fox" });
+  write("list.jsonl", { prompt: "a {{b}}", vars: { b: `@${long}.txt` } });
+  write("photo.jsonl", { prompt: "a fox", reference_images: [`${long}.png`] });
+  const data = ["--data", await tempDir()];
+  const found: Record<string, number | string> = {};
+  for (const args of [
+    ["submit", `${long}.jsonl`, ...data],
+    ["submit", "list.jsonl", ...data],
+    ["submit", "photo.jsonl", ...data],
+    ["submit", "p.jsonl", "--var", `a=@${long}.txt`, ...data],
+    ["submit", "p.jsonl", "--images", long, ...data],
+    ["submit", "p.jsonl", "--reference", `${long}.png`, ...data],
+    ["submit", "p.jsonl", "--output", long, ...data],
+    ["submit", "p.jsonl", "--output", join(long, "out"), ...data],
+    ["submit", "p.jsonl", "--output", long, "--dry-run", ...data],
+    ["submit", "p.jsonl", "--junit", `${long}.xml`, "--dry-run", ...data],
+    ["generate", "a fox", "-o", `${long}.png`, ...data],
+    ["generate", "a fox", "-o", join(long, "fox.png"), ...data],
+    ["generate", "a fox", "-i", `${long}.png`, ...data],
+    ["generate", "--file", "p.jsonl", "-o", long, ...data],
+    ["generate", "--file", `${long}.jsonl`, ...data],
+    ["submit", "p.jsonl", "--data", long],
+    ["generate", "a fox", "-o", "fox.png", "--data", long],
+    ["models", "--data", long],
+    ["models", "--config", `${long}.json`, ...data],
+  ]) {
+    const { code, stderr } = await runInProcess(args, { cwd });
+    const [command = "", ...others] = args;
+    const what = [command, ...others.filter((each) => each !== data[1])].join(" ").replaceAll(long, "LONG");
+    found[what] =
+      code === 2 && !/internal/i.test(stderr)
+        ? 2
+        : `${code}: ${stderr.replaceAll(long, "LONG").slice(0, 400)}`;
+  }
+  expect(found).toEqual(Object.fromEntries(Object.keys(found).map((what) => [what, 2])));
 });

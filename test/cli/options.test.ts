@@ -469,6 +469,45 @@ it("a column called metadata is kept as text", async () => {
   expect(kept).toEqual([{ metadata: "north" }, undefined]);
 });
 
+it("--expand refuses an option that the model does not take, as --dry-run does", async () => {
+  const { type, edit } = await workplace([]);
+  edit([
+    { prompt: "a fox", quality: "splendid" },
+    { prompt: "an owl", aspect_ratio: "7:5" },
+  ]);
+  const [dry, expanded] = [
+    await type("submit", "p.jsonl", "--dry-run"),
+    await type("submit", "p.jsonl", "--dry-run", "--expand"),
+  ];
+  expect(dry.stderr).toContain("p.jsonl:2: aspect_ratio: 7:5: ");
+  expect([expanded.code, expanded.stderr]).toEqual([2, dry.stderr]);
+});
+
+it("a seed above the bound of the model is refused with file, line and field, also that of the last image", async () => {
+  for (const { seed, maxSeed } of findPreset("google")?.models ?? [])
+    if (seed) expect(maxSeed).toBe(2 ** 31 - 1);
+  const cli = await createCli();
+  const bounded = (answer: Answer): Answer => {
+    const list = JSON.parse(String(announcing(answer).body));
+    for (const { options } of list.data) options.max_seed = 2 ** 31 - 1;
+    return { ...answer, body: Buffer.from(JSON.stringify(list)) };
+  };
+  cli.fake.always(/GET .*models/, { lie: bounded });
+  const most = 2 ** 31 - 1;
+  const lines = [
+    { prompt: "a fox", seed: most },
+    { prompt: "a fox", seed: most + 1 },
+    { prompt: "an owl", seed: most, output_count: 2 },
+  ];
+  writeFileSync(join(cli.cwd, "p.jsonl"), lines.map((line) => JSON.stringify(line)).join("\n"));
+  const { code, stderr } = await cli.here(["submit", "p.jsonl", "--dry-run"]);
+  expect(code).toBe(2);
+  const takes = "2147483648: vendorx-3.1-flash-image takes seeds from 0 to 2147483647";
+  expect(stderr).toContain(`p.jsonl:2: seed: ${takes}`);
+  expect(stderr).toContain(`p.jsonl:3: seed: ${takes}`);
+  expect(stderr).not.toContain("p.jsonl:1:");
+});
+
 const PROMPTS = JSON.stringify({
   custom_id: "poster",
   prompt: "a {{animal}} in {{season}}",

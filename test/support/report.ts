@@ -12,7 +12,8 @@ export interface MadeImage {
   entry?: string;
   error?: { code: string; message: string };
   facts?: ItemFacts;
-  source?: { file: string; line: number; values?: Record<string, string> };
+  source?: { id?: string; file: string; line: number; values?: Record<string, string> };
+  metadata?: Record<string, unknown>;
   /** Options of its line. */
   asked?: Record<string, string | number>;
 }
@@ -45,8 +46,10 @@ export function reportOf(images: readonly MadeImage[], facts: Partial<ReportFact
     } as unknown as ReportFacts["state"],
     lines,
     input: new Map(
-      images.flatMap(({ id, prompt, source, asked }) =>
-        prompt === undefined ? [] : [[id, { prompt, ...asked, ...(source === undefined ? {} : { source }) }]],
+      images.flatMap(({ id, prompt, source, metadata, asked }) =>
+        prompt === undefined
+          ? []
+          : [[id, { prompt, ...asked, ...(source && { source }), ...(metadata && { metadata }) }]],
       ),
     ),
     nowMs: 0,

@@ -1,10 +1,10 @@
 import { resolve } from "node:path";
 import type { Batch } from "../../client/answers.ts";
 import { endJobs, listItems } from "../../client/batches.ts";
-import { listModels } from "../../client/models.ts";
+import { listModelsAndLimits } from "../../client/models.ts";
 import { upstreamName } from "../../config/load.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { DEFAULT_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { isRefusalCode } from "../../contract/statuses.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import { formatDuration } from "../../kernel/durations.ts";
@@ -140,7 +140,7 @@ async function finish(
   const outcome = await collectRun({ ...run, batches });
   const isWhole = outcome.lines.every((line) => stands(line, "here"));
   if (!isWhole && !known.some(({ batch }) => batch.isInJobs)) throw notInJobs(options, batches);
-  const again = isWhole ? sending : { ...sending, modelOf: await modelsOf(work) };
+  const again = isWhole ? sending : { ...sending, ...(await modelsOf(work)) };
   const plan = await planRetry(again, outcome.lines, { refused: false, lost: false });
   const images = askedIn(plan.added, await readAskedItems(dir));
   if (images.length === 0) {
@@ -218,15 +218,22 @@ function notInJobs({ shownDir }: FinishOptions, batches: readonly Batch[]): Imgb
   });
 }
 
-/** Returns which model of the upstream that finishes the run makes an image. Throws if it has none. */
-async function modelsOf({ context, options, service, state }: Work): Promise<(asked: Asked) => string> {
+/** Returns which model of the upstream that finishes the run makes an image, and the limits of its batches. Throws if it has none. */
+async function modelsOf({
+  context,
+  options,
+  service,
+  state,
+}: Work): Promise<{ modelOf: (asked: Asked) => string; limits: Limits }> {
   const { name, model } = options;
-  const listed = await listModels(service.http, context.signal, name).catch((error) => {
-    if (!(error instanceof ImgbatchError) || error.code !== "BATCH_IMAGE_INVALID_QUERY") throw error;
-    const there = error.message.replace(/^.*must be one of /, "");
-    const message = `--upstream ${JSON.stringify(name)}: this service has ${there}.`;
-    throw new ImgbatchError("USAGE", message, { param: "--upstream", cause: error });
-  });
+  const { models: listed, limits } = await listModelsAndLimits(service.http, context.signal, name).catch(
+    (error) => {
+      if (!(error instanceof ImgbatchError) || error.code !== "BATCH_IMAGE_INVALID_QUERY") throw error;
+      const there = error.message.replace(/^.*must be one of /, "");
+      const message = `--upstream ${JSON.stringify(name)}: this service has ${there}.`;
+      throw new ImgbatchError("USAGE", message, { param: "--upstream", cause: error });
+    },
+  );
   const ids = listed.map(({ id }) => id);
   const [first] = ids;
   const wrong = model !== undefined && !ids.includes(model);
@@ -237,7 +244,8 @@ async function modelsOf({ context, options, service, state }: Work): Promise<(as
     throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", `${name} has ${has}.`, { param: "--model" });
   }
   const usual = settingsOf(state).model;
-  return ({ model: asked = usual }) => model ?? (ids.includes(asked) ? asked : first);
+  const modelOf = ({ model: asked = usual }: Asked) => model ?? (ids.includes(asked) ? asked : first);
+  return { modelOf, limits: { ...DEFAULT_LIMITS, ...limits } };
 }
 
 /**
@@ -246,7 +254,7 @@ async function modelsOf({ context, options, service, state }: Work): Promise<(as
  */
 async function imagesToMake(work: Work): Promise<Asked[]> {
   const { context, options, service, state, known } = work;
-  const modelOf = await modelsOf(work);
+  const { modelOf } = await modelsOf(work);
   const toMake = new Map<string, boolean>();
   for (const { entry, batch } of known.toSorted((a, b) => a.entry.round - b.entry.round)) {
     const superseded = supersededIn(state, entry.round);
@@ -262,7 +270,7 @@ async function imagesToMake(work: Work): Promise<Asked[]> {
   const prompts = await itemsOf(options.dir, await readRunInput(options.dir), ids);
   const images = prompts.map((item) => ({ ...item, model: modelOf(item) }));
   const { models } = await priced(work, images);
-  fitItems(images, models, settingsOf(state).mimeType);
+  fitItems(images, models, settingsOf(state).mimeType, {}, { ...WIDEST_LIMITS, ...models.limits });
   return images;
 }
 

@@ -2,6 +2,7 @@ import { join, resolve } from "node:path";
 import { createRateLimiter } from "../../client/realtime.ts";
 import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { isTier } from "../../contract/image-formats.ts";
+import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { optionFields, withoutDefaults } from "../../prompts/options.ts";
@@ -13,6 +14,7 @@ import { RESULTS_FILE, RETRY_FILE } from "../../runs/directory/results.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import {
   type Asked,
+  announcedLimits,
   BATCHES_ONLY,
   type ChosenRealtimeModel,
   chooseRealtimeModel,
@@ -21,6 +23,7 @@ import {
 } from "../../runs/plan/choose-model.ts";
 import { planRealtimeRun, type RealtimePlan, realtimeImages } from "../../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles } from "../../runs/plan/prompt-files.ts";
+import { reportExcess } from "../../runs/plan/settle-items.ts";
 import { type RealtimeOutcome, type RealtimeRunOptions, runRealtime } from "../../runs/realtime-run.ts";
 import { itemsOf } from "../../runs/request.ts";
 import type { ImageConsent } from "../../runs/send.ts";
@@ -75,17 +78,20 @@ export async function generateMany(
     shownDir,
     wish: { model: options.model, options: options.options, inputImages },
     itemCount: prompts.length,
-    planFor: (model, origin) => {
-      requireRealtimeFits(prompts, model);
+    limitsOf: ({ http }) =>
+      announcedLimits(http, [...prompts, ...prompts.flatMap(({ references }) => references)], context.signal),
+    planFor: (model, origin, limits) => {
+      requireRealtimeFits(prompts, model, limits);
       return planRealtimeRun({ model: model.id, options: options.options, mimeType, origin }, prompts);
     },
   });
 }
 
 /** Throws `INVALID_INPUT` naming every line that asks for what real time, or the model, does not make. */
-function requireRealtimeFits(items: readonly PromptItem[], model: ChosenRealtimeModel): void {
+function requireRealtimeFits(items: readonly PromptItem[], model: ChosenRealtimeModel, limits: Limits): void {
   const problems = new Problems();
   for (const { fileLine, aspectRatio, size, ...item } of items) {
+    reportExcess(item, limits, (field, message) => problems.add(fileLine, field, message));
     const others = { model: item.model, ...optionFields(withoutDefaults(item)) };
     for (const [field, value] of Object.entries(others))
       if (value !== undefined && value !== model.id && field !== "seed")
@@ -159,13 +165,15 @@ interface WantedRun extends Pick<RealtimeRunOptions, "staysFailed"> {
   wish: Wish;
   /** The number of prompts. */
   itemCount: number;
-  planFor(model: ChosenRealtimeModel, origin: string | null): RealtimePlan;
+  /** Returns the limits of the service. Default: only what no service takes. */
+  limitsOf?: (service: ConnectedService) => Promise<Limits>;
+  planFor(model: ChosenRealtimeModel, origin: string | null, limits: Limits): RealtimePlan;
 }
 
 async function makeRun(
   context: CommandContext,
   options: RunChoices,
-  { shownDir, wish, itemCount, planFor, staysFailed }: WantedRun,
+  { shownDir, wish, itemCount, limitsOf, planFor, staysFailed }: WantedRun,
 ): Promise<CommandResult> {
   const { cwd, clock, output: reporter, signal } = context;
   const dir = resolve(cwd, shownDir);
@@ -175,7 +183,7 @@ async function makeRun(
     const { jobs, retries } = options;
     const model = await chooseRealtimeModel(service.http, wish, signal);
     const { [model.id]: origin = null } = originsOf([{ id: model.id, provider: null }], service.providers);
-    const plan = planFor(model, origin);
+    const plan = planFor(model, origin, (await limitsOf?.(service)) ?? WIDEST_LIMITS);
     reporter.event({
       event: "run_planned",
       directory: shownDir,

@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, typeOfFileName } from "../../contract/image-formats.ts";
-import { DEFAULT_LIMITS, WIDEST_LIMITS } from "../../contract/limits.ts";
+import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { BAD_TEXT, FORMAT_NAMES, inspectFile, isBlank, readLines } from "../../prompts/lines.ts";
@@ -27,7 +27,7 @@ const MOST_RETRIES = 3;
 const IMAGE_SHARE = 0.74;
 
 /** Throws `USAGE` for the first wrong option. It sends nothing. */
-export async function readGenerateOptions(context: CommandContext) {
+export async function readGenerateOptions(context: CommandContext, limits: Limits) {
   const { options, global, cwd } = context;
   const file = read.textOption(options, "file") ?? null;
   const [argument] = context.arguments;
@@ -49,7 +49,7 @@ export async function readGenerateOptions(context: CommandContext) {
     /** Null: by the ending of the output file, else PNG. */
     mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? null,
     /** The checked input images. With a file, they go with each prompt that has no images of its own. */
-    images: await loadImages(options, cwd),
+    images: await loadImages(options, cwd, limits),
     mayReplace: read.flagOption(options, "force"),
     jobs: read.wholeOption(options, "jobs", { min: 1, max: MOST_JOBS }),
     rpm: read.wholeOption(options, "rpm", { min: 1, max: MOST_REQUESTS }),
@@ -133,10 +133,14 @@ async function* pieces(data: Uint8Array): AsyncGenerator<Uint8Array> {
   yield data;
 }
 
-async function loadImages(options: read.TypedOptions, cwd: string): Promise<PromptReference[]> {
-  const loaded = await loadReferences(options, "image", cwd);
+async function loadImages(
+  options: read.TypedOptions,
+  cwd: string,
+  limits: Limits,
+): Promise<PromptReference[]> {
+  const loaded = await loadReferences(options, "image", cwd, limits);
   const bytes = loaded.reduce((sum, image) => sum + image.bytes, 0);
-  if (bytes > DEFAULT_LIMITS.realtimeBodyBytes * IMAGE_SHARE)
+  if (bytes > limits.realtimeBodyBytes * IMAGE_SHARE)
     throw usage(
       "--image",
       `the files have ${bytes} bytes together, which is more than one request can carry`,

@@ -3,15 +3,17 @@ import { basename, extname } from "node:path";
 import { generateImage } from "../../client/realtime.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, typeOfFileName } from "../../contract/image-formats.ts";
+import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { shellWord } from "../../kernel/command-line.ts";
 import { shownPath } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { type Cost, costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
-import { chooseRealtimeModel } from "../../runs/plan/choose-model.ts";
+import { tooLarge } from "../../prompts/problems.ts";
+import { announcedLimits, chooseRealtimeModel } from "../../runs/plan/choose-model.ts";
 import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import { chooseTarget, saveImage } from "../../runs/save-image.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { withService } from "../connect/connect.ts";
+import { expectedLimits, withService } from "../connect/connect.ts";
 import { stopReason, timeLimit } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { positiveDurationOption } from "../options.ts";
@@ -104,7 +106,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
   const { signal } = limit;
   const limited = { ...context, signal, readStdin: () => context.readStdin(signal) };
   try {
-    const given = await readGenerateOptions(limited);
+    const given = await readGenerateOptions(limited, await limitsOf(context));
     const { prompt, file } = given;
     return await orWithSuccessor(limited, (successor) => {
       const options = { ...given, model: successor ?? given.model };
@@ -117,6 +119,12 @@ async function run(context: CommandContext): Promise<CommandResult> {
   } finally {
     limit.stop();
   }
+}
+
+/** Returns the limits of the input images. Without any, the configuration is not read. */
+async function limitsOf(context: CommandContext): Promise<Limits> {
+  if (context.options.image === undefined) return WIDEST_LIMITS;
+  return expectedLimits(context, await chooseUpstream(context, null).catch(() => null));
 }
 
 /**
@@ -150,6 +158,12 @@ async function generateOne(
     const wish = { model: options.model, options: options.options, inputImages: images.length };
     const chosen = await chooseRealtimeModel(http, wish, signal);
     const model = chosen.id;
+    const { referenceImageBytes } = await announcedLimits(http, images, signal);
+    const large = images.find(({ bytes }) => bytes > referenceImageBytes);
+    if (large !== undefined)
+      throw new ImgbatchError("USAGE", `--image: ${tooLarge(large.bytes, referenceImageBytes)}.`, {
+        param: "--image",
+      });
     const inputs = await Promise.all(images.map(readInput));
     signal.throwIfAborted();
     const consentOf = await realtimeConsent(options, chosen, service, context)([options.options]);

@@ -6,7 +6,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { programName, programWords, shellWord } from "../../kernel/command-line.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { makeDirectory, writeFileDurably } from "../../kernel/files.ts";
-import { fieldsOf } from "../../kernel/json.ts";
+import { fieldsOf, parseJson } from "../../kernel/json.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { packageFile, readVersion } from "../../kernel/package-file.ts";
 import { findPreset, type Preset, presetOf, priceOf } from "../../providers/catalogue/catalogue.ts";
@@ -258,7 +258,7 @@ const withLines = (lines: string) => (before: string) => {
 function withMcpServer(before: string, dir: string): string | null {
   let file: unknown;
   try {
-    file = JSON.parse(before || "{}");
+    file = parseJson(before || "{}");
   } catch {
     return null;
   }

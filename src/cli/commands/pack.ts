@@ -7,6 +7,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { readImageHeader } from "../../contract/image-formats.ts";
 import { regularFilePieces, writeFileDurably } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { parseJson } from "../../kernel/json.ts";
 import { counted, formatSize } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
 import { type RunInput, readRunInput, requireUndamaged } from "../../runs/directory/input.ts";
@@ -260,7 +261,7 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024;
 async function* previewResults(dir: string, contents: Contents): AsyncGenerator<string> {
   const lines = readLines(regularFilePieces(join(dir, RESULTS_FILE)), MAX_LINE_BYTES);
   for await (const { text } of lines) {
-    const line = JSON.parse(text) as ResultLine;
+    const line = parseJson(text) as ResultLine;
     yield `${JSON.stringify({ ...line, files: line.files.map((file) => inZip(file, contents)) })}\n`;
   }
 }

@@ -105,7 +105,7 @@ async function retry(
     dir,
     state: runState,
     service,
-    limits: DEFAULT_LIMITS,
+    limits: { ...DEFAULT_LIMITS, ...models.limits },
     clock,
     reporter,
     signal,

@@ -1,7 +1,7 @@
 import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
+import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
 import { readEnvironment } from "../../environment.ts";
 import { costText } from "../../kernel/money.ts";
@@ -85,7 +85,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
   const limits = typed.limitsFor(await limitsOfRun(context, typed.dir));
   requireCount(typed.count, limits);
   const options = { ...typed, limits };
-  const { cwd } = context;
+  const { cwd, output } = context;
   const limit = timeLimit(context, options.timeoutMs);
   const { signal } = limit;
   try {
@@ -108,12 +108,12 @@ async function run(context: CommandContext): Promise<CommandResult> {
     });
     if (kept.size > 0) context.output.note(keptNote([...kept]));
     const upstream = await chooseUpstream(context, options.dir);
-    if (options.isExpanded) return describeExpanded(context, options, items, upstream);
     const limited = { ...context, signal };
     const isBegun = (await readRunState(options.dir)) !== null;
     const here = await runHere(limited, options, items, upstream);
     if (here !== null) return here;
-    return await withService(limited, { workers: !options.dryRun, images: true, upstream }, (service) =>
+    const needs = { workers: !options.dryRun, images: true, upstream };
+    const made = withService(limited, needs, (service) =>
       stoppable(limited, service, { ...options, anew: ANEW }, (inner, submissions) =>
         orWithSuccessor(
           inner,
@@ -126,6 +126,15 @@ async function run(context: CommandContext): Promise<CommandResult> {
         ),
       ),
     );
+    if (!options.isExpanded) return await made;
+    return await made.catch(async (error) => {
+      if (!isOutOfReach(error)) throw error;
+      const earlier = options.isNew ? null : (await readRunState(options.dir))?.request?.model;
+      const { firstModel: usual } = await serviceToExpect(context, upstream);
+      const model = firstModel(items, options.model, earlier) ?? (await usual());
+      output.note(model === null ? NOT_ASKED : NOT_CHECKED);
+      return describeExpanded(context, items, model);
+    });
   } finally {
     limit.stop();
   }
@@ -137,27 +146,25 @@ async function limitsOfRun(context: CommandContext, dir: string): Promise<Limits
   return expectedLimits(context, upstream);
 }
 
-/** Returns the prompts as the lines of a prompt file without variables. No service is started or asked. */
-async function describeExpanded(
-  context: CommandContext,
-  { dir, isNew, model: named }: SubmitOptions,
+/** Returns the prompts as the lines of a prompt file without variables. `model`: that of the run, null while it is not known. */
+function describeExpanded(
+  { cwd }: CommandContext,
   items: readonly PromptItem[],
-  upstream: UpstreamChoice | null,
-): Promise<CommandResult> {
-  const earlier = isNew ? null : (await readRunState(dir))?.request?.model;
-  let model = firstModel(items, named, earlier);
-  // The model is part of an image's id only where the line gives no id.
-  if (model === null && items.some((item) => item.model !== undefined && item.customId === null)) {
-    model = await (await serviceToExpect(context, upstream)).firstModel();
-    if (model === null) context.output.note(NOT_ASKED);
-  }
-  const rows = assignIds(items, model).map((item) => toPromptLine(item, context.cwd));
+  model: string | null,
+): CommandResult {
+  const rows = assignIds(items, model).map((item) => toPromptLine(item, cwd));
   return {
     json: { prompts: rows },
     lines: rows.map((row) => JSON.stringify(row)),
   };
 }
 
+function isOutOfReach(error: unknown): boolean {
+  if (!(error instanceof ImgbatchError)) return false;
+  return error.code === "API_KEY_REQUIRED" || errorEntry(error.code).exit === "temporary";
+}
+
+const NOT_CHECKED = "the service was not asked: what the models take is not checked";
 const NOT_ASKED =
   "the service was not asked for its first model: prompts that name it will have ids without its name; --model names it here";
 
@@ -313,6 +320,7 @@ async function submit(
   const models = await chooseModels(service.http, items, wanted, signal);
   const limits = options.limitsFor({ ...options.limits, ...models.limits });
   const settled = fitItems(items, models, options.mimeType, options.itemOptions, limits);
+  if (options.isExpanded) return describeExpanded(context, items, models.first.id);
   const defaultQualities = Object.fromEntries(
     [models.first, ...items.map(models.of)].flatMap(({ id, options }) =>
       options?.defaultQuality ? [[id, options.defaultQuality]] : [],

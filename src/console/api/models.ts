@@ -5,8 +5,8 @@ import type { ModelTakes, Options } from "../../prompts/options.ts";
 
 /** The values that a model takes for each option of a line. */
 export function takesOf({ id, options }: BatchModel): ModelTakes {
-  const { image_size: size, pixels, default_quality: _, ...others } = options;
-  return { id, size, pixels: readAnnouncedPixels(pixels), ...others };
+  const { image_size: size, pixels, default_quality: _, max_seed: maxSeed, ...others } = options;
+  return { id, size, pixels: readAnnouncedPixels(pixels), maxSeed, ...others };
 }
 
 /** What one image costs with its options, and what is held for it, in micro-dollars. */

@@ -149,7 +149,7 @@ type QualityPrices = Record<string, Partial<Record<SizeTier, number>>>;
 export function modelEntries({ models }: Pick<Preset, "models">) {
   return models.map((model) => {
     const { id, sizes, ratios, qualities, defaultQuality, backgrounds, seed = false } = model;
-    const { maxReferenceImages, jobPrice, asOf } = model;
+    const { maxSeed, maxReferenceImages, jobPrice, asOf } = model;
     const prices = sizes.flatMap((size) => {
       const usd = priceOf(model, { size });
       return usd === null ? [] : [[size, usd]];
@@ -164,6 +164,7 @@ export function modelEntries({ models }: Pick<Preset, "models">) {
       }),
       ...(backgrounds !== undefined && { backgrounds }),
       seed,
+      ...(maxSeed !== undefined && { maxSeed }),
       ...(maxReferenceImages !== undefined && { maxReferenceImages }),
       ...(jobPrice !== undefined && { jobPrice }),
       ...(asOf !== undefined && { asOf }),

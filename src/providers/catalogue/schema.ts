@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { IMAGE_EXTENSIONS, RATIOS, SIZE_TIERS } from "../../contract/image-formats.ts";
+import { IMAGE_EXTENSIONS, MOST_SEED, RATIOS, SIZE_TIERS } from "../../contract/image-formats.ts";
 import { pixelSizes, providerEntrySchema } from "../../contract/provider-entries.ts";
 
 const id = z.string().regex(/^[\w.-]+$/, "must be letters, digits, dots, dashes and underscores");
@@ -30,6 +30,7 @@ const modelSchema = z
     maxReferenceImages: z.int().min(0).optional(),
     mask: z.boolean().optional(),
     seed: z.boolean().optional().describe("whether it takes a seed; left out, none is sent"),
+    maxSeed: z.int().min(1).max(MOST_SEED).optional().describe(`the largest seed; left out: ${MOST_SEED}`),
     prices: z
       .union([bySize, z.record(z.string(), bySize)])
       .describe("US dollars an image: by size, or by quality and size. Empty: not known"),

@@ -2,11 +2,11 @@ import { retryAfterMs, sentAtMs } from "../../http/retries.ts";
 import type { AnswerHeaders } from "../../http/transport.ts";
 import { parseDuration } from "../../kernel/durations.ts";
 import { hideApiKeys } from "../../kernel/hide-keys.ts";
-import { jsonExcess } from "../../kernel/json.ts";
+import { jsonExcess, MOST_JSON_LEVELS } from "../../kernel/json.ts";
 import { multiplyToMicros } from "../../kernel/money.ts";
 import { escapeControls, truncateCodePoints } from "../../kernel/text.ts";
 
-const BOUNDS = { maxDepth: 64, maxElements: 200_000 };
+const BOUNDS = { maxDepth: MOST_JSON_LEVELS, maxElements: 200_000 };
 
 /** Parses JSON with `parse`. Undefined for anything else, and for what is too deep or too long to be an answer. */
 export function readJson<T = unknown>(bytes: Buffer, parse: (bytes: Buffer) => T = parsed): T | undefined {

@@ -15,6 +15,7 @@ import {
   syncDirectory,
   writeFileDurably,
 } from "../../kernel/files.ts";
+import { parseJson } from "../../kernel/json.ts";
 import { createYield } from "../../kernel/pacing.ts";
 import { IMAGES_FOLDER } from "./names.ts";
 
@@ -287,7 +288,7 @@ async function* linePieces(values: Iterable<unknown>): AsyncGenerator<string, vo
 /** Reads a line of a file that this program wrote; null if it is not JSON of this shape. */
 export function readJsonLine<T>(text: string, shape: z.ZodType<T>): T | null {
   try {
-    return shape.parse(JSON.parse(text));
+    return shape.parse(parseJson(text));
   } catch {
     return null;
   }

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
+import { parseJson, TooDeepJson } from "../../kernel/json.ts";
 import { NAMINGS } from "./names.ts";
 
 /**
@@ -121,9 +122,9 @@ export type RunState = z.infer<typeof runStateSchema>;
 export function parseRunState(data: Uint8Array): RunState | string {
   let json: unknown;
   try {
-    json = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data));
-  } catch {
-    return "it is not JSON";
+    json = parseJson(new TextDecoder("utf-8", { fatal: true }).decode(data));
+  } catch (error) {
+    return error instanceof TooDeepJson ? `it ${error.message}` : "it is not JSON";
   }
   const read = runStateSchema.safeParse(json);
   if (read.success) return read.data;

@@ -9,6 +9,7 @@ import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { routes } from "../../contract/routes.ts";
 import type { Http } from "../../http/http.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { parseJson } from "../../kernel/json.ts";
 import { foldFileName, formatSize, replaceForbidden } from "../../kernel/text.ts";
 import { type CheckedFile, inspect, moveInto, requireReplaceable } from "../directory/run-files.ts";
 import type { RunReporter } from "../directory/run-service.ts";
@@ -217,7 +218,7 @@ async function readManifest(
   if (entry === undefined || entry.bytes > maxBytes) return null;
   const data = await entry.start(entry.bytes);
   try {
-    return manifestSchema.parse(JSON.parse(data.toString("utf8")));
+    return manifestSchema.parse(parseJson(data.toString("utf8")));
   } catch {
     return null;
   }

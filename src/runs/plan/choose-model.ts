@@ -11,7 +11,7 @@ import {
   sizeOfPixels,
   tierOf,
 } from "../../contract/image-formats.ts";
-import { type Limits, referenceLimitByName } from "../../contract/limits.ts";
+import { DEFAULT_LIMITS, type Limits, referenceLimitByName, WIDEST_LIMITS } from "../../contract/limits.ts";
 import type { Http } from "../../http/http.ts";
 import { programName } from "../../kernel/command-line.ts";
 import type { Options } from "../../prompts/options.ts";
@@ -303,6 +303,30 @@ export function pixelsProblem(
   if (sizeOfPixels(facts, exact) !== null) return null;
   const way = `\`${programName()} submit\` makes other pixels, where the model does`;
   return `${size}: in real time, ${id} takes ${pixelAdvice(facts, exact)}; ${way}`;
+}
+
+/**
+ * Returns the limits that a service announces for what real-time requests have of a prompt: nothing else of it is known. The
+ * service is asked only for what is above the usual limits; one without an announcement decides itself.
+ */
+export async function announcedLimits(
+  http: Http,
+  asked: readonly { bytes?: number; prompt?: { length: number }; outputCount?: number }[],
+  signal?: AbortSignal,
+): Promise<Limits> {
+  const isUnusual = asked.some(
+    ({ bytes = 0, prompt = "", outputCount = 1 }) =>
+      bytes > DEFAULT_LIMITS.referenceImageBytes ||
+      prompt.length > DEFAULT_LIMITS.promptChars ||
+      outputCount > DEFAULT_LIMITS.outputCountPerItem,
+  );
+  if (!isUnusual) return WIDEST_LIMITS;
+  const { limits } = await listModelsAndLimits(http, signal).catch((error) => {
+    signal?.throwIfAborted();
+    if (error instanceof ImgbatchError) return { limits: {} };
+    throw error;
+  });
+  return { ...WIDEST_LIMITS, ...limits };
 }
 
 /** The native protocol has no words for these options. */

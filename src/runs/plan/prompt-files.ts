@@ -68,7 +68,7 @@ export async function readPromptFiles(
   };
   const reader = new PromptReader({ readList, ...rules });
   const input: Input = { rules, spool, shared, reader, items: [], loaded: new Map() };
-  for (const source of sources) await readOne(source, input);
+  for (const source of sources) if (!reader.isCut) await readOne(source, input);
   const files = sources.map(fileOf);
   reader.finish().throwIfAny(files);
   for (const remark of reader.remarks) note?.(remark);

@@ -78,7 +78,8 @@ export function fitItems(
     for (const field of Object.keys(optionFields(withoutDefaults(item))) as OptionField[]) {
       if (model.options === null) noteForeign(foreign, item, field);
       else {
-        const value = String(item[OPTIONS[field].key]);
+        const { seed = 0, outputCount } = item;
+        const value = String(field === "seed" ? seed + outputCount - 1 : item[OPTIONS[field].key]);
         const problem = optionProblem(field, value, takesOf(model.id, model.options), others);
         const { key } = OPTIONS[field];
         const isOfFlag = shared[key] !== undefined && shared[key] === item[key];
@@ -102,8 +103,8 @@ export function fitItems(
 }
 
 /** Reports what is above the limits of the service. They may have been unknown when the files were read. */
-function reportExcess(
-  { prompt, outputCount, references }: PromptItem,
+export function reportExcess(
+  { prompt, outputCount, references }: Pick<PromptItem, "prompt" | "outputCount" | "references">,
   { promptChars, outputCountPerItem, referenceImageBytes }: Limits,
   report: (field: string, message: string) => void,
 ): void {
@@ -141,6 +142,7 @@ function takesOf(id: string, options: TakenOptions): ModelTakes {
     quality: options.qualities,
     background: options.backgrounds,
     seed: options.seed,
+    maxSeed: options.maxSeed,
     negative_prompt: options.negativePrompt,
   };
 }

@@ -184,9 +184,14 @@ function pageSlots(report: RunReport): Record<string, string> {
     ok: String(images.length - failedCount),
     failed: String(failedCount - refusedCount),
     refused: String(refusedCount),
+    details: images.some(({ metadata }) => metadata.length > 0) ? DETAILS : "",
+    brief: report.hasOwnIds ? "" : "brief",
     footer: `Made by imgbatch. The images lie beside this page, in <code>images/</code>; what is known of each is in <code>results.jsonl</code>.`,
   };
 }
+
+/** Shows all metadata. Without it, each card has the first two fields, if nothing else names the images. */
+const DETAILS = `<label class="details"><input type="checkbox"> Metadata</label>`;
 
 function factsOf(report: RunReport): string {
   const { images, failedCount, removedCount, makers, cost, endedAt, batches } = report;
@@ -238,7 +243,7 @@ function cardOf(
   sources: readonly string[],
   compared: { prompt: string | null; variant: string } | null = null,
 ): string {
-  const { id, prompt, files, options, origin, notes, error, cost, tookMs } = image;
+  const { id, prompt, files, options, metadata, origin, notes, error, cost, tookMs } = image;
   const pictures = error === null ? picturesOf(image, sources) : failurePanel(error);
   const isKnown = prompt === null || prompt === compared?.prompt;
   // The large view and the filter read it.
@@ -253,7 +258,11 @@ function cardOf(
   const size = facts.length === 0 ? "" : line("size", facts.join(" · "));
   const made = origin.length === 0 ? "" : line("made", origin.join(" · "));
   const noted = notes.map((note) => line("note", note)).join("");
-  const about = `${said}${variant}<p class="id"><bdi>${escapeMarkup(id)}</bdi></p>${asked}${size}${made}${noted}`;
+  const fields = metadata.map(
+    ([name, text]) => `<p dir="auto"><span>${escapeMarkup(name)}:</span> ${escapeMarkup(text)}</p>`,
+  );
+  const more = fields.length === 0 ? "" : `<div class="meta">${fields.join("")}</div>`;
+  const about = `${said}${variant}<p class="id"><bdi>${escapeMarkup(id)}</bdi></p>${more}${asked}${size}${made}${noted}`;
   // The filter reads the first word.
   const kind = error === null ? "ok" : isRefusalCode(error.code) ? "refused fail" : "fail";
   return `<li class="${kind}">${pictures}<div class="about">${about}</div></li>\n`;

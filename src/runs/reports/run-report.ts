@@ -55,6 +55,8 @@ export interface RunReport {
   paidNowMicroUsd: number;
   /** One for each image that was asked for, in the order of the input. */
   images: ReportImage[];
+  /** Whether lines of the input name their images. Otherwise metadata tells them apart. */
+  hasOwnIds: boolean;
   failedCount: number;
   /** How many of them were refused for what their prompts ask. */
   refusedCount: number;
@@ -79,6 +81,8 @@ export interface ReportImage {
   variant: Variant;
   /** What it was asked for besides the prompt. */
   options: readonly string[];
+  /** What its line says besides, by name, as text. Long ones are cut. */
+  metadata: readonly (readonly [name: string, text: string])[];
   /** Provider and model version where not all images have the same, and the seed. A fact that is not known is absent. */
   origin: readonly string[];
   /** US dollars; null when it is not known, or no real money. */
@@ -119,7 +123,9 @@ export type EndedImage = Pick<
 > & { model_version?: string | null };
 
 /** What the input of a run says about an image. */
-type AskedImage = Pick<InputLine, "prompt"> & Partial<Pick<InputLine, "source" | "model">> & OptionFields;
+type AskedImage = Pick<InputLine, "prompt"> &
+  Partial<Pick<InputLine, "source" | "model" | "metadata">> &
+  OptionFields;
 
 /** The most characters of all prompts in a report, so that it can still be opened, and the fewest of each prompt. */
 const PROMPT_CHARS = 4_000_000;
@@ -155,6 +161,7 @@ export function buildReport(facts: ReportFacts): RunReport {
       fileLine: at && { ...at, file: fromRoot(at.file) },
       variant: variantOf(asked, prompt ?? "", model),
       options: optionTexts(asked, line.seed),
+      metadata: metadataTexts(asked?.metadata),
       origin: originOf(line, [provider, version, model]),
       cost: cost?.isPlay === true ? null : (line.cost ?? null),
       tookMs: line.took_ms ?? null,
@@ -183,6 +190,7 @@ export function buildReport(facts: ReportFacts): RunReport {
     cost,
     paidNowMicroUsd: facts.paidNowMicroUsd ?? cost?.micros ?? 0,
     images,
+    hasOwnIds: lines.some(({ custom_id }) => input.get(custom_id)?.source?.id !== undefined),
     failedCount,
     refusedCount,
     removedCount: facts.removedCount ?? 0,
@@ -214,6 +222,17 @@ function optionTexts(asked: AskedImage | undefined, madeWith: number | undefined
   };
   const texts = Object.entries(named).map(([name, value]) => (value == null ? null : `${name} ${value}`));
   return [aspect_ratio, size, ...texts].filter((text) => text != null).map(String);
+}
+
+const MOST_FIELDS = 20;
+const MOST_FIELD_CHARS = 200;
+
+function metadataTexts(metadata: AskedImage["metadata"]): ReportImage["metadata"] {
+  const given = Object.entries(metadata ?? {}).filter(([, value]) => value !== null && value !== "");
+  return given.slice(0, MOST_FIELDS).map(([name, value]) => {
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    return [name, text].map((each) => truncateCodePoints(each, MOST_FIELD_CHARS, "…")) as [string, string];
+  });
 }
 
 /** Without what the head of the report, or the column, says already. */

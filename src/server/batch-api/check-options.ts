@@ -22,6 +22,8 @@ interface OptionRules {
   facts: OptionFacts | null;
   mimeType: ImageMimeType;
   limits: Pick<Limits, "promptChars">;
+  /** Each output after the first adds 1 to the seed. */
+  outputCount: number;
   /** See `RequestRules`. */
   usualQuality: string | null | undefined;
 }
@@ -42,7 +44,7 @@ export function checkOptions(options: unknown, at: string, rules: OptionRules): 
     const advice = meant === null ? `the options are ${ITEM_OPTIONS.join(", ")}` : `did you mean ${meant}?`;
     throw invalid(`${at}.options.${name}`, `is not an option; ${advice}`);
   }
-  const { facts, mimeType, limits, usualQuality } = rules;
+  const { facts, mimeType, limits, outputCount, usualQuality } = rules;
   const choose = <T extends string>(name: string, known: readonly T[] | undefined): T | null => {
     const value = given[name] ?? null;
     const found = known === undefined ? (value as T | null) : known.find((each) => each === value);
@@ -63,7 +65,7 @@ export function checkOptions(options: unknown, at: string, rules: OptionRules): 
     ratio,
     quality: quality === usualQuality ? null : quality,
     background,
-    askedSeed: checkSeed(given.seed, `${at}.options.seed`, facts),
+    askedSeed: checkSeed(given.seed, `${at}.options.seed`, facts, outputCount),
     negativePrompt: checkNegativePrompt(
       given.negative_prompt,
       `${at}.options.negative_prompt`,
@@ -97,11 +99,13 @@ function readShape(
   return found;
 }
 
-function checkSeed(seed: unknown, at: string, facts: OptionFacts | null): number | null {
+function checkSeed(seed: unknown, at: string, facts: OptionFacts | null, outputCount: number): number | null {
   if (seed === undefined || seed === null) return null;
   if (facts?.seed === false) throw invalid(at, "the model takes none");
-  if (typeof seed === "number" && Number.isInteger(seed) && seed >= 0 && seed <= MOST_SEED) return seed;
-  throw invalid(at, `must be a whole number from 0 to ${MOST_SEED}`);
+  const most = (facts?.maxSeed ?? MOST_SEED) - (outputCount - 1);
+  if (typeof seed === "number" && Number.isInteger(seed) && seed >= 0 && seed <= most) return seed;
+  const why = outputCount === 1 ? "" : `, so that the last of ${outputCount} outputs has one, too`;
+  throw invalid(at, `must be a whole number from 0 to ${most}${why}`);
 }
 
 function checkNegativePrompt(

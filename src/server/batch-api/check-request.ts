@@ -261,8 +261,16 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   const facts = model && rules.optionsOf(model, request.provider ?? null);
   const { usualQuality = facts?.defaultQuality } = rules;
   const items = request.items.map((item, i) => {
-    const terms = checkOptions(item.options, `items[${i}]`, { facts, mimeType, limits, usualQuality });
-    return { ...checkItem(item, i, limits), terms };
+    const checked = checkItem(item, i, limits);
+    const { outputCount } = checked;
+    const terms = checkOptions(item.options, `items[${i}]`, {
+      facts,
+      mimeType,
+      limits,
+      outputCount,
+      usualQuality,
+    });
+    return { ...checked, terms };
   });
   refuseDuplicateIds(items);
   items.forEach((item, i) => {

@@ -81,6 +81,7 @@ function batchModel(
       default_quality: facts.defaultQuality,
       background: [...facts.backgrounds],
       seed: facts.seed,
+      max_seed: facts.maxSeed,
       negative_prompt: facts.negativePrompt,
     },
     prices: shapes.flatMap(({ size, quality }) => {

@@ -4,7 +4,6 @@ import {
   DEFAULT_RATIO,
   type ImageMimeType,
   isImageMimeType,
-  MOST_SEED,
   nearestRatio,
   SIZE_TIERS,
   type SizePx,
@@ -363,7 +362,7 @@ interface ContentRules {
   /** Finds the files of the caller. Default: there are none. */
   findFileImage?: FindFileImage;
   /** What the model takes. */
-  options: Pick<OptionFacts, "seed" | "ratios" | "tiers">;
+  options: Pick<OptionFacts, "seed" | "maxSeed" | "ratios" | "tiers">;
   /** How many input images its providers take. Default: as many as a request may have. */
   imageLimit?: number;
 }
@@ -484,8 +483,8 @@ function checkSize({ imageSize }: ImageConfig, { tiers: sizes }: Pick<OptionFact
 function checkSeed(seed: number | null, options: ContentRules["options"]): number | null {
   if (seed === null) return null;
   if (!options.seed) throw invalidArgument(`${CONFIG}.seed`, "the model takes none");
-  if (Number.isInteger(seed) && seed >= 0 && seed <= MOST_SEED) return seed;
-  throw invalidArgument(`${CONFIG}.seed`, `must be a whole number from 0 to ${MOST_SEED}`);
+  if (Number.isInteger(seed) && seed >= 0 && seed <= options.maxSeed) return seed;
+  throw invalidArgument(`${CONFIG}.seed`, `must be a whole number from 0 to ${options.maxSeed}`);
 }
 
 function checkFormat(config: ImageConfig, responseMimeType: string | null | undefined): ImageMimeType {

@@ -1,4 +1,4 @@
-import type { ImageMimeType, ImageSize } from "../../contract/image-formats.ts";
+import { type ImageMimeType, type ImageSize, MOST_SEED } from "../../contract/image-formats.ts";
 import type { OpenaiBody } from "../../contract/openai-api.ts";
 import { imagePriceUsd, type ModelEntry, type OptionFacts } from "../../domain/models.ts";
 import type { AskedOptions } from "../../domain/ports/image-provider.ts";
@@ -21,10 +21,14 @@ interface Wanted {
  * `REALTIME_INVALID_ARGUMENT` for an unknown quality, for a transparent JPEG, and for a seed that the model does not take.
  */
 export function readOptions(
-  { quality: word, background: behind, seed }: OpenaiBody<"GenerateImages">,
+  { quality: word, background: behind, seed, n }: OpenaiBody<"GenerateImages">,
   { model, facts, size, mimeType }: Wanted,
 ): AskedOptions | undefined {
   if (seed != null && !facts.seed) throw invalidArgument("seed", "the model takes none");
+  // Behind the largest seed of all, the next one is 0. A model with a bound of its own would refuse the last image.
+  const mostSeed = facts.maxSeed === MOST_SEED ? MOST_SEED : facts.maxSeed - ((n ?? 1) - 1);
+  if (seed != null && seed > mostSeed)
+    throw invalidArgument("seed", `must be a whole number from 0 to ${mostSeed}`);
   const priced = facts.qualities.filter((each) => imagePriceUsd(model, size, each) !== undefined);
   const quality = word == null || word.toLowerCase() === "auto" ? null : nearestQuality(word, priced);
   if (behind === "transparent" && mimeType === "image/jpeg")

@@ -73,6 +73,20 @@ it("[FILE-2] of very many problems the first are shown, and how many more there 
   expect(found[200]).toBe("and 800 more, which are shown when these are right");
 });
 
+it("prompts that are far too long end the reading after a dozen, in this file and in those behind it", async () => {
+  let read = 0;
+  const long = async function* () {
+    for (; read < 1000; read++) yield Buffer.from(`{"prompt":"${"word ".repeat(18_000)}"}\n`);
+  };
+  const source = { name: "-", cwd: await tempDir(), stdin: long };
+  const error = await readPromptFiles([source, { ...source, name: "none.txt" }], RULES).catch((each) => each);
+  const found = (error as ImgbatchError).details ?? [];
+  expect(found).toHaveLength(13);
+  expect(found[11]).toBe("<stdin>:12: prompt: has 89999 characters; at most 8000 are allowed");
+  expect(found[12]).toBe("the lines behind it were not read: make all prompts short enough first");
+  expect(read).toBeLessThan(20);
+});
+
 it("a quote that nothing closes ends the reading of a table soon, and names where it began", async () => {
   let pieces = 0;
   const endless = async function* () {

@@ -539,3 +539,15 @@ it("whatever the bytes of a prompt file, the answer is prompts or one error with
     { numRuns: fuzzRuns(300) },
   );
 });
+
+it("a line that is nested 5,000 or 200,000 levels deep is a problem with its line and what is allowed", async () => {
+  const nested = (levels: number) => `${"[".repeat(levels)}${"]".repeat(levels)}`;
+  const text = [
+    `{"prompt":"{{a}}","vars":{"a":"fox"},"metadata":{"deep":${nested(5000)}}}`,
+    `{"prompt":"a fox","deep":${nested(200_000)}}`,
+    `{"prompt":"a fox","deep":${nested(63)}}`,
+    `{"prompt":"a fox","deep":${nested(64)}}`,
+  ].join("\n");
+  const problem = "is nested too deep: lists and objects may be 64 levels deep";
+  expect(await problems({ "p.jsonl": text })).toEqual([1, 2, 4].map((line) => `p.jsonl:${line}: ${problem}`));
+});

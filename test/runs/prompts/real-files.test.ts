@@ -415,8 +415,7 @@ it("lines of a vendor's batch file are read as prompts", async () => {
         prompt: "a fox",
         model: "gpt-image-2",
         outputCount: 2,
-        size: "1K",
-        aspectRatio: "3:2",
+        size: "1536x1024",
         quality: "high",
       },
       0,
@@ -445,7 +444,7 @@ it.each([
     "body.output_format: is chosen for the whole run: --mime-type",
   ],
   [openai({ prompt: "a fox", response_format: "url" }), 'body.response_format: "url": images come as files'],
-  [openai({ prompt: "a fox", size: "1000x300" }), 'body.size: "1000x300": write pixels'],
+  [openai({ prompt: "a fox", size: "large" }), 'body.size: "large": write pixels'],
   [openai({ prompt: "a fox" }, { url: "/v1/chat/completions" }), 'url: "/v1/chat/completions": lines for'],
   [openai({ prompt: "a fox" }, { method: "GET" }), 'method: "GET": lines of POST'],
   [openai({ prompt: "a fox" }, { priority: 1 }), "priority: cannot be asked for"],
@@ -530,8 +529,8 @@ it.each([
 
 it("width with height asks for a size, and one of them alone may be anything", async () => {
   expect(await problems({ "p.jsonl": '{"prompt":"a fox","width":1024,"height":576}' })).toEqual([
-    expect.stringContaining("p.jsonl:1: width: is called aspect_ratio and size here"),
-    expect.stringContaining("p.jsonl:1: height: is called aspect_ratio and size here"),
+    expect.stringContaining('p.jsonl:1: width: is called size here, with both sides: "size": "WIDTHxHEIGHT"'),
+    expect.stringContaining("p.jsonl:1: height: is called size here"),
   ]);
   const { items } = await read({ "p.jsonl": '{"prompt":"a fox","width":30}' });
   expect(items[0]?.metadata).toBe('{"width":30}');
@@ -557,7 +556,7 @@ it("options of other programs in prompts stay text, with a count for each; stric
     "--no (ours: negative_prompt) in 1 line",
     "--prompt (ours: the line itself is the prompt) in 1 line",
     "--negative_prompt (ours: negative_prompt) in 1 line",
-    "--width (ours: aspect_ratio and size) in 1 line",
+    "--width (ours: size, such as 1536x1024) in 1 line",
     "--steps (ours: there is none here) in 1 line",
     '{a|b} (ours: "vars" in the line, or --var) in 1 line',
     "__list__ (ours: {{list}} with --var list=@FILE) in 1 line",

@@ -132,6 +132,30 @@ describe.skipIf(CHROMIUM === null)("the contact sheet in Chromium", { timeout: 6
     });
   });
 
+  it("shows two fields of metadata where nothing else names the images, and all with a switch", async () => {
+    const dir = await tempDir();
+    const metadata = { sku: "A-1", title: "<b>Fox & owl</b>", tags: ["red", "snow"] };
+    const made = (id?: string) => {
+      const source = { ...(id !== undefined && { id }), file: "a.jsonl", line: 1 };
+      return reportOf([{ id: "a", prompt: "a fox", source, metadata }]);
+    };
+    const file = await writeGallery(dir, made(), { loadThumbnail: async () => null });
+    const page = await openPage(`file://${file}`);
+    const shown = () => page.locator(".meta p:visible").allInnerTexts();
+    const [sku, title, tags] = ["sku: A-1", "title: <b>Fox & owl</b>", 'tags: ["red","snow"]'];
+    expect(await shown()).toEqual([sku, title]);
+    await page.getByRole("checkbox", { name: "Metadata" }).check();
+    expect(await shown()).toEqual([sku, title, tags]);
+    expect(await findBarriers(page)).toEqual([]);
+    await writeGallery(dir, made("a"), { loadThumbnail: async () => null });
+    await page.reload();
+    expect(await shown()).toEqual([]);
+    await page.getByRole("checkbox", { name: "Metadata" }).check();
+    expect(await shown()).toEqual([sku, title, tags]);
+    await page.getByRole("searchbox").fill("snow");
+    expect(await page.locator(".sheet > li:visible").count()).toBe(1);
+  });
+
   it("[REPORT-1] in a comparison the size of the pictures follows the slider, and a filter keeps rows and counts", async () => {
     const dir = await tempDir();
     const images = ["a fox", "an owl"].flatMap((prompt, line) =>

@@ -117,6 +117,23 @@ it("[OPT-3] the same request is a replay while its upstream is disabled, beside 
   expect(other.requests).toEqual([]);
 });
 
+it("a model's own bound of seeds holds for the last output, too, and is in the list of models", async () => {
+  const takes = { maxReferences: 14, ratios: "any", tiers: "any", options: ["seed"] } as const;
+  const config = { models: [{ id: MODEL, prices: { "1K": 0.1 }, maxSeed: 2 ** 31 - 1 }] };
+  const service = await startTestService({ providers: [new FakeUpstream("vendor", { takes })], config });
+  const list = await (await service.ask("/models")).json();
+  expect(list.data[0].options).toMatchObject({ seed: true, max_seed: 2147483647 });
+  for (const [count, most] of [
+    [1, 2147483647],
+    [3, 2147483645],
+  ] as const) {
+    const item = { prompt: "a fox", output_count: count, options: { seed: most + 1 } };
+    const refused = await create(service, [item], {}, undefined);
+    expect(refused.status).toBe(400);
+    expect(JSON.stringify(await bodyOf(refused))).toContain(`must be a whole number from 0 to ${most}`);
+  }
+});
+
 it("[OPT-3] the same request is a replay after its model has got another default quality, or does not take it any more", async () => {
   const model = (more: object) => ({
     providers: [new FakeUpstream("vendor", { takes: TAKES_ALL, isFree: true })],
