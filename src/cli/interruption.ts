@@ -6,6 +6,7 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { isTerminal } from "../contract/statuses.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
+import { counted } from "../kernel/text.ts";
 import type { Submissions } from "../runs/send.ts";
 import type { CommandContext, Output } from "./command.ts";
 import type { ConnectedService } from "./connect/connection.ts";
@@ -91,10 +92,53 @@ const ANSWER_TIMEOUT_MS = 10_000;
 const AGAIN =
   "run the same command again: it finds every batch by its key and goes on, and nothing is paid twice";
 
-interface StopOptions {
+interface StopOptions extends RunDirectory {
   cancelOnInterrupt: boolean;
-  /** The advice for fetching the finished images and making the cancelled ones again. */
+  /** The advice for making the cancelled images again. */
   anew: string;
+}
+
+interface RunDirectory {
+  dir: string;
+  /** The directory for messages. */
+  shownDir: string;
+}
+
+/**
+ * Saves the images that cancelled batches of a run have made, and says how many are in its directory. Returns that number; null
+ * if another command is at work there, or they could not be saved: that is said, and they stay at the service.
+ */
+export async function saveMade(
+  context: CommandContext,
+  service: ConnectedService,
+  { dir, shownDir }: RunDirectory,
+): Promise<number | null> {
+  const { clock, signal, output: reporter } = context;
+  // Few commands save images, and that takes libraries that load slowly.
+  const [{ collectSoFar }, { withRunLock }, { readRunState }, { writeRunReports }] = await Promise.all([
+    import("../runs/collect-run.ts"),
+    import("../runs/directory/claim.ts"),
+    import("../runs/directory/run-state.ts"),
+    import("./output/reports.ts"),
+  ]);
+  const save = async () => {
+    const state = await readRunState(dir);
+    const outcome = state && (await collectSoFar({ dir, state, service, clock, reporter, signal }));
+    if (outcome === null) return 0;
+    const { model = null, task_name: name = null } = state?.request ?? {};
+    await writeRunReports(context, { outcome, shownDir, model, name });
+    return outcome.lines.filter(({ status, files }) => status === "success" && files.length > 0).length;
+  };
+  try {
+    const count = await withRunLock(dir, { clock, signal, patienceMs: 0 }, save);
+    if (count > 0) reporter.note(`${counted(count, "image")} on disk and verified in ${shownDir}`);
+    return count;
+  } catch (error) {
+    const isInUse = error instanceof ImgbatchError && error.code === "DIRECTORY_IN_USE";
+    const why = error instanceof Error ? error.message : String(error);
+    if (!isInUse) reporter.warn(`warning: the finished images are not in ${shownDir} yet: ${why}`);
+    return null;
+  }
 }
 
 /**
@@ -220,10 +264,11 @@ export async function untilCancelled(
 }
 
 async function cancelled(
-  { output, global, clock }: CommandContext,
+  context: CommandContext,
   service: ConnectedService,
   run: { submissions: Submissions; going: readonly string[]; stop: ImgbatchError; options: StopOptions },
 ): Promise<ImgbatchError> {
+  const { output, global, clock } = context;
   const { submissions, going, stop, options } = run;
   const open = describeOpen(submissions);
   const doubt = open === null ? "" : `; ${open}`;
@@ -247,6 +292,7 @@ async function cancelled(
       output.note(describeCancel(batch));
       made.push(batch);
     }
+    await saveMade({ ...context, signal: unlimited }, service, options);
     const advice = open === null ? options.anew : AGAIN;
     return new ImgbatchError(stop.code, `Interrupted; cancelled ${going.join(", ")}${doubt}.`, { advice });
   } catch (error) {

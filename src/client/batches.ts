@@ -2,6 +2,7 @@ import type { ItemExtra } from "../contract/batch-api.ts";
 import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import {
+  FIND_ONLY_HEADER,
   IDEMPOTENCY_KEY_HEADER,
   IDEMPOTENCY_REPLAYED_HEADER,
   MAX_COST_HEADER,
@@ -35,6 +36,7 @@ interface CreatedBatch {
  * Throws `SUBMISSION_UNKNOWN` when the request may have arrived without an answer: ask again with the same key. After
  * `signal` no further attempt leaves. The attempt under way ends with `answerSignal` if given, else with `signal`.
  * `consentMicroUsd` is the most that the batch may hold, with the caller's consent to pay it; null, the default, is none.
+ * With `isFindOnly`, a service of ours makes nothing: it returns the batch of the key, or throws `BATCH_IMAGE_NOT_FOUND`.
  */
 export async function createBatch(
   http: Http,
@@ -44,15 +46,17 @@ export async function createBatch(
     signal?: AbortSignal | undefined;
     answerSignal?: AbortSignal | undefined;
     consentMicroUsd?: number | null;
+    isFindOnly?: boolean;
   } = {},
 ): Promise<CreatedBatch> {
-  const { consentMicroUsd = null, ...signals } = options;
+  const { consentMicroUsd = null, isFindOnly = false, ...signals } = options;
   const answer = await http.json({
     method: "POST",
     path: routes.batches,
     headers: {
       [IDEMPOTENCY_KEY_HEADER]: key,
       ...(consentMicroUsd === null ? {} : { [MAX_COST_HEADER]: microsToDecimal(consentMicroUsd) }),
+      ...(isFindOnly ? { [FIND_ONLY_HEADER]: "true" } : {}),
     },
     body,
     timeoutMs: CREATE_TIMEOUT_MS,

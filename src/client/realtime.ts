@@ -52,6 +52,8 @@ interface GenerateRequest {
 
 export interface GenerateOptions {
   signal?: AbortSignal | undefined;
+  /** Ends an attempt under way instead of `signal`, which then only prevents further attempts. Default: `signal`. */
+  answerSignal?: AbortSignal | undefined;
   /** The most further attempts. Default, and upper bound: the number of the retry policy. */
   maxRetries?: number | undefined;
   /** The most that the image may cost, in micro-dollars, with the caller's consent to pay it. Default: null, none. */
@@ -104,6 +106,7 @@ export async function generateImage(
     body: JSON.stringify(toBody(request)),
     timeoutMs: REALTIME_TIMEOUTS_MS[tierOf(request.size ?? "1K")],
     signal: options.signal,
+    answerSignal: options.answerSignal,
     bills: true,
     alsoRetry: (error) => {
       if (error.code !== "NO_IMAGES" || wasEmpty) return false;

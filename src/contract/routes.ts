@@ -109,6 +109,8 @@ export const IDEMPOTENCY_KEY_HEADER = "idempotency-key";
  * the local key only.
  */
 export const MAX_COST_HEADER = "x-imgbatch-max-cost";
+/** `true` on a create request that only asks for the batch of its idempotency key, and makes none. */
+export const FIND_ONLY_HEADER = "x-imgbatch-find-only";
 /** `true` when a create request returned an earlier batch. */
 export const IDEMPOTENCY_REPLAYED_HEADER = "idempotency-replayed";
 /** `true` when an upstream may have been paid for an earlier run of the request, too. */

@@ -12,7 +12,7 @@ import { readRunInput } from "./directory/input.ts";
 import { createDiskNames, imageStem } from "./directory/names.ts";
 import { type ResultLine, setAside, setAsideStray, writeResults } from "./directory/results.ts";
 import { isIntact, type ResultFile } from "./directory/run-files.ts";
-import type { RunReporter, RunService } from "./directory/run-service.ts";
+import { otherMaker, type RunReporter, type RunService } from "./directory/run-service.ts";
 import {
   recordBatch,
   retriedId,
@@ -22,7 +22,7 @@ import {
 } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { fetchImages } from "./fetch/fetch-images.ts";
-import { recordedItems, unknownBatches } from "./run-batches.ts";
+import { findBatch, recordedItems, unknownBatches } from "./run-batches.ts";
 import { CLIENT, isUnknownHere, scopeOf, stands } from "./standing.ts";
 
 interface CollectOptions {
@@ -161,6 +161,29 @@ function paidNow(
       .reduce((sum, { facts }) => sum + numberToMicros(facts.cost ?? 0), 0);
   const since = earlier.isDone ? 0 : Math.max(0, successCount - earlier.successCount);
   return successCount === 0 ? 0 : Math.round((cost * since) / successCount);
+}
+
+/**
+ * Brings what the ended batches of a run have made into its directory, where others may still go on. An error of a whole
+ * batch stands in its lines. Returns null if no batch has ended.
+ */
+export async function collectSoFar(
+  run: Omit<CollectOptions, "batches" | "keepZip" | "isForgiving">,
+): Promise<RunOutcome | null> {
+  const { state, service, signal } = run;
+  const batches: Batch[] = [];
+  for (const entry of state.batches)
+    if (entry.id !== null && otherMaker(entry, service) === null)
+      batches.push(await findBatch(service.http, entry, entry.id, signal));
+  const ended = batches.filter(({ isDone }) => isDone);
+  if (ended.length === 0) return null;
+  const { finished_at: before } = state;
+  const outcome = await collectRun({ ...run, batches: ended, keepZip: false, isForgiving: true });
+  if (ended.length < state.batches.length && before === null) {
+    state.finished_at = null;
+    await writeRunState(run.dir, state);
+  }
+  return outcome;
 }
 
 /** Records how many images are missing, for another attempt. No count means that all are here or have failed. */

@@ -60,6 +60,8 @@ export interface RealtimeRunOptions extends GenerateOptions {
    * null if none is needed.
    */
   approve?: (images: readonly PlannedImage[]) => Promise<ImageConsent | null>;
+  /** Called when `signal` ends the run, with the number of requests under way. Default: nothing is called. */
+  onStop?: (underWay: number) => void;
   /** The failures of an earlier run that stay as they are. Default: images that two requests may have paid for. */
   staysFailed?: (line: ResultLine) => boolean;
 }
@@ -91,7 +93,7 @@ const OF_ONE_PROMPT: readonly ErrorCode[] = [
 /**
  * Makes the images of a run that are not in its directory yet, each with a request of its own. When an error stops the run
  * (no capacity, no money, no permission, a full disk, failures in a row), requests under way are still waited for, since
- * they may be billed. Only an abort ends them. The results on disk always name every saved image. A run may continue with
+ * they may be billed. Only an abort ends them: that of `answerSignal`, if given. The results on disk always name every saved image. A run may continue with
  * another key, but not with other prompts, and with another service only when all its images are here. Throws
  * `DIRECTORY_CONFLICT`, `SAVE_FAILED`.
  */
@@ -122,6 +124,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
     abandonedCount: 0,
   };
   let failuresInARow = 0;
+  const underWay = new Set<PlannedImage>();
   const madeCount = () => [...lines.values()].filter((line) => line.files.length > 0).length;
   const reportProgress = () => reporter.progress(`${madeCount()} of ${plan.images.length} images made`);
   const halt = (error: ImgbatchError) => {
@@ -134,6 +137,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
     const awaitTurnToSend = async (ending?: AbortSignal) => {
       await options.awaitTurnToSend?.(ending);
       isSent = true;
+      underWay.add(image);
     };
     const note = (line: ResultLine) => {
       const notes = [...new Set([...(line.notes ?? []), ...(notesOf.get(image.customId) ?? [])])];
@@ -175,12 +179,16 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       const mayPass = isTemporary && !isOutOfCapacity(error) && !isOff && !needsPerson;
       if (!mayPass || failuresInARow >= FAILURES_IN_A_ROW) halt(error);
     } finally {
+      underWay.delete(image);
       reportProgress();
     }
   };
   if (kept.size > 0) reporter.note(`${kept.size} of ${plan.images.length} images are here already`);
   if (kept.size < plan.images.length) reportProgress();
-  const onAbort = () => halt(asError(signal?.reason));
+  const onAbort = () => {
+    halt(asError(signal?.reason));
+    options.onStop?.(underWay.size);
+  };
   signal?.addEventListener("abort", onAbort, { once: true });
   if (signal?.aborted) onAbort();
   for (const [position, image] of plan.images.entries())

@@ -104,6 +104,15 @@ export function askedIn(
   });
 }
 
+/** Returns the ids in the run of the images of a batch. `items` are the prompts of the run. */
+export function imageIdsOf(
+  { images, prompts: [first, count] = [0, 0] }: Pick<RunBatch, "images" | "prompts">,
+  items: readonly AskedItem[],
+): string[] {
+  const own = items.slice(first, first + count);
+  return images ?? own.flatMap(({ customId, outputCount }) => expandedCustomIds(customId, outputCount));
+}
+
 /** Returns what the images ask for that the known batches of a run still have to make. `items` are the prompts of the run. */
 export async function pendingIn(
   state: RunState,
@@ -118,11 +127,7 @@ export async function pendingIn(
     const listed = await listItems(http, entry.id, signal);
     const pending = new Set(listed.flatMap(({ status, customId }) => (status === "pending" ? customId : [])));
     const superseded = supersededIn(state, entry.round);
-    const [first = 0, count = 0] = entry.prompts ?? [];
-    const ids =
-      entry.images ??
-      items.slice(first, first + count).flatMap((item) => expandedCustomIds(item.customId, item.outputCount));
-    const images = ids.filter((id) => pending.has(retriedId(id)) && !superseded.has(id));
+    const images = imageIdsOf(entry, items).filter((id) => pending.has(retriedId(id)) && !superseded.has(id));
     asked.push(...askedIn([{ ...entry, images }], items));
   }
   return asked;
@@ -147,6 +152,11 @@ interface SendOptions {
   added?: readonly RunBatch[];
   /** Which unsent batches to send. Default: all. */
   isWanted?: (entry: RunBatch) => boolean;
+  /**
+   * Only find the batches that earlier attempts have made. A service of ours makes none, and the entries of batches that it
+   * does not know stay unsent. Batches that are stopped stay so. Default: no.
+   */
+  isFindOnly?: boolean;
   /** Say of each batch of the submission that it existed already. Default: only of those that this command has found. */
   saysReused?: boolean;
   /** Returns what to throw for an error of a batch's request. Default: the same error. */
@@ -163,7 +173,8 @@ interface SendOptions {
  */
 export async function send(run: Run, options: SendOptions = {}): Promise<StartedRun> {
   const { dir, state, service, signal, submissions } = run;
-  const { added = [], isWanted = () => true, saysReused = false, explain = (error) => error } = options;
+  const { added = [], isWanted = () => true, isFindOnly = false, saysReused = false } = options;
+  const { explain = (error) => error } = options;
   const unplanned = added.filter((entry) => !state.batches.includes(entry));
   if (unplanned.length > 0) state.finished_at = null;
   state.batches.push(...unplanned);
@@ -196,13 +207,13 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
     const made = [...found.values()].map(({ batch }) => batch);
     if (entry.state === "created" && entry.id !== null) {
       const batch = await findBatch(service.http, entry, entry.id, signal);
-      await nameBatch(service, batch);
+      if (!isFindOnly) await nameBatch(service, batch);
       found.set(entry, { batch, replayed: true });
       submissions?.known.set(batch.id, batch);
       if (saysReused && entry.round === 0) reportReplay(run, batch, entry);
       return;
     }
-    run.reporter.progress(progressText(state, entry, made));
+    if (!isFindOnly) run.reporter.progress(progressText(state, entry, made));
     const wasUnmade = added.includes(entry) || entry.refused === true;
     if (entry.refused === true) {
       // From here on, the batch may be made.
@@ -214,9 +225,12 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
       // A service refuses a parent that it does not know.
       const parent = made.find(({ id, isUnknown }) => id === entry.parent_batch_id && !isUnknown);
       const parentId = entry.round === 0 ? entry.parent_batch_id : (parent?.id ?? null);
-      const answer = await create(run, entry, async () => requestOf(run, entry, await readInput(), parentId));
+      const body = async () => requestOf(run, entry, await readInput(), parentId);
+      const answer = await create(run, entry, body, isFindOnly);
+      if (answer === null) return;
       found.set(entry, answer);
       const { batch, replayed } = answer;
+      if (isFindOnly) return;
       if (replayed) reportReplay(run, batch, entry);
       else run.reporter.event?.({ event: "batch_created", batch_id: batch.id, item_count: batch.itemCount });
     } catch (error) {
@@ -267,8 +281,16 @@ function progressText(state: RunState, entry: RunBatch, made: readonly Batch[]):
   return `${successCount}/${imagesIn(submitted)} images, submitting batch ${entry.index + 1} of ${submitted.length}`;
 }
 
-/** Sends the request of an entry that is on disk with its key, and writes the batch that the service names into it. */
-async function create(run: Run, entry: RunBatch, bodyOf: () => ReturnType<typeof requestOf>): Promise<Found> {
+/**
+ * Sends the request of an entry that is on disk with its key, and writes the batch that the service names into it. Returns
+ * null when the batch was only to be found, and was never made.
+ */
+async function create(
+  run: Run,
+  entry: RunBatch,
+  bodyOf: () => ReturnType<typeof requestOf>,
+  isFindOnly: boolean,
+): Promise<Found | null> {
   const { dir, service, state, signal, submissions, consentOf = null } = run;
   const { idempotency_key: key } = entry;
   if (key === null) throw new ImgbatchError("INTERNAL", "A batch of the run has no key.");
@@ -280,6 +302,7 @@ async function create(run: Run, entry: RunBatch, bodyOf: () => ReturnType<typeof
     const { batch, replayed } = await createBatch(service.http, body, key, {
       signal,
       answerSignal: submissions?.answerSignal,
+      isFindOnly,
       consentMicroUsd: consentOf && items.reduce((sum, item) => sum + consentOf(item) * item.outputCount, 0),
     });
     submissions?.open.delete(entry);
@@ -287,9 +310,13 @@ async function create(run: Run, entry: RunBatch, bodyOf: () => ReturnType<typeof
     requireOwnId(state, entry, batch);
     recordBatch(entry, batch);
     await writeRunState(dir, state);
-    await nameBatch(service, batch);
+    if (!isFindOnly) await nameBatch(service, batch);
     return { batch, replayed };
   } catch (error) {
+    if (isFindOnly && error instanceof ImgbatchError && error.code === "BATCH_IMAGE_NOT_FOUND") {
+      submissions?.open.delete(entry);
+      return null;
+    }
     if (!leavesOpen(error, signal)) {
       if (!wasOpen) submissions?.open.delete(entry);
     } else if (entry.state !== "created") {

@@ -12,7 +12,7 @@ import { holdsApiKey } from "../kernel/hide-keys.ts";
 import { canonicalJson } from "../kernel/json.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
-import { collectRun } from "./collect-run.ts";
+import { collectSoFar } from "./collect-run.ts";
 import { claimDirectory, removeLeftovers } from "./directory/claim.ts";
 import { readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
@@ -20,6 +20,7 @@ import { readResults } from "./directory/results.ts";
 import { otherMaker } from "./directory/run-service.ts";
 import {
   isLacking,
+  isUnsent,
   lastRound,
   newBatch,
   newRunState,
@@ -38,7 +39,7 @@ import { findBatch } from "./run-batches.ts";
 import {
   askedIn,
   type ImageConsent,
-  imagesIn,
+  imageIdsOf,
   isDefiniteRefusal,
   type Run,
   readAskedItems,
@@ -96,8 +97,11 @@ interface Start {
   items: readonly PlannedItem[];
   /** The images whose requests leave, with those that an earlier command left open. */
   images: readonly Asked[];
-  /** Of these, the images of batches that the service may have made without an answer. Other prompts replace theirs. */
-  openImages: number;
+  /**
+   * Batches of the run before an update that the service may have made without an answer. They are found by their keys, and
+   * those with other prompts are cancelled.
+   */
+  open: RunBatch[];
   /** Of these, the images of prompts that are the same, and were not made yet. */
   unmadeImages: number;
   /** The changes of the prompts; null if the run was never updated, or is new. */
@@ -134,7 +138,7 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     const known = new Set(own?.batches.map((batch) => batch.idempotency_key));
     const added = state.batches.filter(({ idempotency_key: key }) => !known.has(key));
     const images = askedIn(unsentBatches(state, service), plan.items);
-    const fresh = { state, added, items: plan.items, images, openImages: 0, unmadeImages: 0, update: null };
+    const fresh = { state, added, items: plan.items, images, open: [], unmadeImages: 0, update: null };
     return { ...fresh, kind: "run", isNew: own === null };
   }
   await claim(dir, earlier.input_sha256);
@@ -146,22 +150,23 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   const begun = { state: earlier, isNew: false, added: [], items: update.items, update };
   if (isSame) {
     const images = askedIn(unsent, update.items);
-    return { ...begun, kind: "run", images, openImages: 0, unmadeImages: 0 };
+    return { ...begun, kind: "run", images, open: [], unmadeImages: 0 };
   }
   // What is the same and not made yet is still to be paid, wherever it is made.
   const unmade = (await findUnmade(options, earlier)).flatMap(({ pending }) => pending);
+  const open = unsent.filter(({ refused }) => refused !== true);
+  const asked = open.length === 0 ? [] : await readAskedItems(dir);
+  // Another service makes what it is asked to find.
+  const isFindOnly = options.sharesReferences === true;
+  if (isFindOnly) unmade.push(...open.flatMap((entry) => imageIdsOf(entry, asked)));
   const left = unmade.filter((id) => update.keptImages.has(id) && !update.images.includes(id));
   const wanted = { images: [...update.images, ...left] };
   if (!options.isUpdate) {
     const advise = () => options.adviseUpdate(askedIn([wanted], update.items));
     throw changedError(shownDir, update, advise, otherFlags(earlier, plan, options));
   }
-  const open = unsent.filter(({ refused }) => refused !== true);
-  const images = [
-    ...askedIn([wanted], update.items),
-    ...(open.length === 0 ? [] : askedIn(open, await readAskedItems(dir))),
-  ];
-  return { ...begun, kind: "update", images, openImages: imagesIn(open), unmadeImages: left.length };
+  const images = [...askedIn([wanted], update.items), ...(isFindOnly ? [] : askedIn(open, asked))];
+  return { ...begun, kind: "update", images, open, unmadeImages: left.length };
 }
 
 /** Says with which flags a run was made, where they are others now, and names the command with them. Null if they are the same. */
@@ -390,16 +395,19 @@ export async function leaveRun(dir: string, state: RunState): Promise<void> {
 
 async function startUpdate(options: StartOptions, start: Start): Promise<StartedRun> {
   const { dir, plan } = options;
-  const { state: before, items, update } = start;
+  const { state: before, items, update, open } = start;
   if (update === null) throw new ImgbatchError("INTERNAL", "An update has no changes.");
   if (update.renamed.length > 0) options.reporter.note(describeChanges(update));
   const consentOf = (await options.approve?.(start.images)) ?? null;
-  if (start.openImages > 0) {
-    // Their prompts are about to be replaced. Batches that the service has already made are found by their keys.
-    options.reporter.note("finishing the earlier submission first");
-    await send({ ...options, state: before, consentOf }, { isWanted: ({ refused }) => refused !== true });
+  const remade: string[] = [];
+  if (open.length > 0) {
+    options.reporter.note("looking for batches whose requests had no answer");
+    const isWanted = (entry: RunBatch) => open.includes(entry);
+    await send({ ...options, state: before, consentOf }, { isWanted, isFindOnly: true });
+    const asked = await readAskedItems(dir);
+    for (const entry of open.filter(isUnsent)) remade.push(...imageIdsOf(entry, asked));
   }
-  const remade = await cancelReplaced(options, before, update.keptImages);
+  remade.push(...(await cancelReplaced(options, before, update.keptImages)));
   await removeLeftovers(dir);
   const input = pendingInputName(plan.inputSha256);
   await writeInput(dir, items, input);
@@ -411,13 +419,13 @@ async function startUpdate(options: StartOptions, start: Start): Promise<Started
     finished_at: null,
     request: submittedRequest(plan.request),
     batches: before.batches
-      .filter(({ refused }) => refused !== true)
+      .filter((entry) => entry.refused !== true && !(open.includes(entry) && isUnsent(entry)))
       .map(({ replaced: _, ...batch }, index) => ({ ...batch, index })),
     updates: [...(before.updates ?? []), { round, superseded: update.superseded }],
   };
   const parentId = state.batches.findLast(({ id }) => id !== null)?.id ?? null;
   const pending = await readRunInput(dir, input);
-  const made = new Set([...update.images, ...remade]);
+  const made = new Set([...update.images, ...remade.filter((id) => update.keptImages.has(id))]);
   const ids = items
     .flatMap(({ customId, outputCount }) => expandedCustomIds(customId, outputCount))
     .filter((id) => made.has(id));
@@ -460,7 +468,7 @@ function idsIn({ images }: RunBatch, items: readonly { customId: string }[]): st
 
 /**
  * Cancels the batches with images that an update replaces before they were made, and brings what they have made into the
- * directory. Returns the images of unchanged prompts that are left without a picture. Can be repeated after a kill.
+ * directory. Returns the images that are left without a picture. Can be repeated after a kill.
  */
 async function cancelReplaced(
   options: StartOptions,
@@ -489,21 +497,11 @@ async function cancelReplaced(
     const { id } = ended[at] as Batch;
     const items = await listItems(http, id, signal, entry.asked_count);
     const lost = items.filter(({ error }) => error?.code === "CANCELLED");
-    remade.push(...idsIn(entry, lost).filter((image) => kept.has(image)));
+    remade.push(...idsIn(entry, lost));
   }
-  await collectEarlier(options, state);
+  // Pictures of changed prompts are set aside once they are here.
+  await collectSoFar({ ...options, state });
   return remade;
-}
-
-/** Fetches what the batches of a run have made, so that pictures of changed prompts are set aside, if all of them have ended. */
-async function collectEarlier(options: StartOptions, state: RunState): Promise<void> {
-  const { service, signal } = options;
-  const found: Batch[] = [];
-  for (const entry of state.batches)
-    if (entry.id !== null && otherMaker(entry, service) === null)
-      found.push(await findBatch(service.http, entry, entry.id, signal));
-  if (!found.every(({ isDone }) => isDone)) return;
-  await collectRun({ ...options, state, batches: found, keepZip: false, isForgiving: true });
 }
 
 /** Returns the name of an input until the run state has its hash. */

@@ -135,7 +135,8 @@ it("cancel says what was released and what stays billed; the second time there i
   expect(code).toBe(0);
   expect(stdout).toMatch(/^imgbatch_\w+ {2}cancelled {2}1\/3 images {2}2 failed/);
   expect(stderr).toContain("1 of 3 images were finished and stay, billed $0.03; $0.09 released");
-  expect(stderr).toMatch(/next: imgbatch download pets-images --base-url .*\n$/);
+  expect(stderr).toContain("1 image on disk and verified in pets-images\n");
+  expect(stderr).toMatch(/next: imgbatch open pets-images\n$/);
   const again = await cli.here(["cancel", "pets-images", "--json"]);
   expect(again.json()).toMatchObject({ ok: true, cancelled: [] });
   expect(again.stderr).toContain("was already cancelled");

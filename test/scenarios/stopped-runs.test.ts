@@ -99,12 +99,13 @@ describe("a run that was stopped", () => {
     expect([one.code, requests()]).toEqual([0, before + 1]);
     const status = await run("status", "forty");
     expect(status.stdout).toMatch(
-      /stopped; go on with imgbatch wait imgbatch_\w+, or give up with imgbatch cancel/,
+      /stopped; go on with imgbatch wait imgbatch_\w+ --data \S+ --config \S+, or give up with imgbatch cancel/,
     );
     expect((await run("generate", "a fox", "-o", "fox.png", "--max-cost", "0.05")).code).toBe(0);
     expect(requests()).toBe(before + 2);
     const watched = await run("watch");
-    expect([watched.code, watched.stdout]).toEqual([0, expect.stringContaining("stopped; go on with")]);
+    const advice = /stopped; go on with imgbatch wait imgbatch_\w+ --data /;
+    expect([watched.code, watched.stdout]).toEqual([0, expect.stringMatching(advice)]);
     expect((await run("list")).stderr).toContain("is stopped; go on with imgbatch wait imgbatch_");
     expect(requests()).toBe(before + 2);
     expect((await run(...SUBMIT)).code).toBe(0);
@@ -161,12 +162,57 @@ describe("an update of a run that was stopped", () => {
   });
 });
 
+it("an update sets aside what a replaced batch has made, while another batch goes on", async () => {
+  prompts("forty.jsonl", many(40));
+  const split = [...SUBMIT, "--max-batch", "20"];
+  expect((await interruptedAfter(8, ...split)).code).toBe(130);
+  const made = many(20).filter((prompt) => upstream.asked(prompt) > 0);
+  expect(made.length).toBeGreaterThan(0);
+  prompts(
+    "forty.jsonl",
+    many(40).map((prompt, i) => (i < 20 ? `${prompt}, corrected` : prompt)),
+  );
+  expect((await run(...split, "--update")).code).toBe(0);
+  expect(readdirSync(join(cwd, "forty/removed"))).toHaveLength(made.length);
+  expect(upstream.billed()).toBe(40 + made.length);
+});
+
+describe("an update of a run whose batch was never answered for", () => {
+  it.each([
+    ["was made", (key: string) => key],
+    ["was never made", (key: string) => `${key}-other`],
+  ])("finds a batch that %s by its key, and sends nothing for what was removed", async (_, keyOf) => {
+    const { before } = await stoppedRun();
+    const path = join(cwd, "forty/imgbatch.json");
+    const state = JSON.parse(readFileSync(path, "utf8"));
+    const [batch] = state.batches;
+    Object.assign(batch, { id: null, status: null, state: "unknown" });
+    batch.idempotency_key = keyOf(batch.idempotency_key);
+    writeFileSync(path, JSON.stringify(state));
+    // The last ones have not been asked for.
+    const lines = many(40).map((prompt, i) => (i < 30 ? prompt : `${prompt}, corrected`));
+    prompts("forty.jsonl", lines);
+    const priced = (await run(...SUBMIT, "--update", "--dry-run", "--json")).json();
+    const { code, stderr } = await run(...SUBMIT, "--update");
+    expect([code, stderr]).toEqual([0, expect.stringContaining("40 of 40 images on disk")]);
+    expect(requests() - before).toBeLessThanOrEqual(Number(priced.image_count));
+    expect(
+      many(40)
+        .slice(30)
+        .map((prompt) => upstream.asked(prompt)),
+    ).toEqual(Array(10).fill(0));
+    expect(await billed()).toBe(upstream.billed());
+  });
+});
+
 describe("giving up", () => {
   it("[CANCEL-6] sends nothing, and keeps what was made", async () => {
     const { before } = await stoppedRun();
-    const { code, stdout } = await run("cancel", "forty");
+    const { code, stdout, stderr } = await run("cancel", "forty");
     expect([code, requests()]).toEqual([0, before]);
     expect(stdout).toContain(`${before}/40 images`);
+    expect(stderr).toContain(`${before} images on disk and verified in forty`);
+    expect(readdirSync(join(cwd, "forty/images"))).toHaveLength(before);
     expect(await billed()).toBe(before);
   });
 
@@ -175,10 +221,39 @@ describe("giving up", () => {
     const { code, stderr } = await interruptedAfter(8, ...SUBMIT, "--cancel-on-interrupt");
     expect([code, stderr]).toEqual([130, expect.stringContaining("12 of 40 images were finished and stay")]);
     expect([requests(), upstream.billed(), await billed()]).toEqual([12, 12, 12]);
+    expect(readdirSync(join(cwd, "forty/images"))).toHaveLength(12);
     const again = await run(...SUBMIT);
     expect(again.stderr).not.toContain("before this item was made");
     const lines = readFileSync(join(cwd, "forty/results.jsonl"), "utf8").trim().split("\n");
     expect(lines.filter((line) => JSON.parse(line).status === "success")).toHaveLength(12);
     expect(requests()).toBe(12);
   });
+});
+
+const GENERATE = ["generate", "--file", "forty.jsonl", "-o", "made", "--max-cost", "9"];
+
+describe("generate --file that is stopped", () => {
+  it.each(["SIGINT", "SIGTERM"] as const)(
+    "by %s awaits what is paid, keeps its pictures, and says how to go on",
+    async (name) => {
+      prompts("forty.jsonl", many(40));
+      const { waiting } = answerOnly(2);
+      const env = { ...cleanEnvironment(), OPENAI_API_KEY: OPENAI_KEY };
+      const { child, exited } = startNode([BIN, ...GENERATE, ...where()], { cwd, env });
+      await waiting;
+      const heard = gate();
+      child.stderr?.on("data", (text) => String(text).includes("waiting for") && heard.open());
+      child.kill(name);
+      await heard.promise;
+      letGo();
+      const { code, stderr } = await exited;
+      expect(stderr).toContain("waiting for 4 requests that are paid");
+      expect(stderr.trim().split("\n").at(-1)).toMatch(/^next: run the same command again/);
+      expect([code, requests(), upstream.billed()]).toEqual([name === "SIGINT" ? 130 : 143, 6, 6]);
+      expect(readdirSync(join(cwd, "made/images"))).toHaveLength(6);
+      upstream.setBehaviour(null);
+      expect((await run(...GENERATE)).code).toBe(0);
+      expect([requests(), upstream.billed(), await billed()]).toEqual([40, 40, 40]);
+    },
+  );
 });

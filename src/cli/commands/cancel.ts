@@ -3,7 +3,7 @@ import { cancelBatch } from "../../client/batches.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
-import { CANCELS_AT_ONCE, untilCancelled } from "../interruption.ts";
+import { CANCELS_AT_ONCE, saveMade, untilCancelled } from "../interruption.ts";
 import { batchLine, describeCancel, releasedMicroUsd } from "../output/batches.ts";
 import { nextCommand } from "../output/next-step.ts";
 import {
@@ -26,7 +26,7 @@ export const command: CommandDetails = {
 
 /**
  * `imgbatch cancel`: cancels a batch, or every batch of a run. Nothing more is sent, what has left for a paid upstream is
- * awaited, and finished images stay and are billed.
+ * awaited, and finished images stay and are billed. Those of a run are saved in its directory.
  */
 async function run(context: CommandContext): Promise<CommandResult> {
   const { output, signal } = context;
@@ -47,16 +47,19 @@ async function run(context: CommandContext): Promise<CommandResult> {
     const batches = ended.map(({ batch }) => batch);
     await recordAll([target], batches, context.clock);
     for (const { batch, isNew } of ended) output.note(describe(batch, isNew));
-    if (batches.some((batch) => batch.successCount > 0))
-      output.note(`next: ${nextCommand(context.global, "download", target.argument)}`);
+    const place = target.run && { dir: target.run.dir, shownDir: target.argument };
+    const saved = place && (await saveMade(context, service, place));
+    const fetch = saved === null ? nextCommand(context.global, "download", target.argument) : null;
+    const next = fetch ?? nextCommand({}, "open", target.argument);
     return withUnknown(target, service, context, {
+      ...(batches.some((batch) => batch.successCount > 0) ? { next } : {}),
       json: {
         cancelled: ended.filter(({ isNew }) => isNew).map(({ batch }) => batch.id),
         released: releasedOf(ended),
         ...(batches.length > 0 && batches.every(({ isPlay }) => isPlay) ? { play_money: true } : {}),
         batches: batches.map((batch) => batch.raw),
       },
-      lines: batches.map(batchLine),
+      lines: batches.map((batch) => batchLine(batch, context.global)),
     });
   });
 }

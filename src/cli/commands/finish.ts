@@ -60,7 +60,7 @@ export const command: CommandDetails = {
   run,
 };
 
-const ANEW = "run the same command again: it fetches the finished images, and makes the cancelled ones";
+const ANEW = "run the same command again: it makes the cancelled ones";
 const UNDER_WAY =
   "--dry-run: the rest was asked for already. Run the command without it to go on; nothing is paid twice.";
 /** How long a command waits for the end of a job. */

@@ -39,6 +39,7 @@ import { defaultRunDirectory } from "../output/next-step.ts";
 import { fetchAgain, writeRunReports } from "../output/reports.ts";
 import { nextOfImages, remakeElsewhere } from "../output/run-steps.ts";
 import { chooseUpstream, originsOf } from "../targets.ts";
+import { paidRequestsNote } from "../terminal.ts";
 import type { GenerateOptions } from "./generate-options.ts";
 import { readVariableRules, requireCount } from "./input-options.ts";
 import { requireDirectory } from "./submit-options.ts";
@@ -177,8 +178,18 @@ async function makeRun(
       image_count: plan.images.length,
       batch_count: 0,
     });
+    const answers = new AbortController();
+    // What is paid is awaited and kept. A service elsewhere keeps the answers for the same command.
+    const isAwaited = () => service.kind !== "remote" && !model.isPlay && stopReason(signal.reason) !== null;
+    const onStop = (underWay: number) => {
+      const note = paidRequestsNote(underWay, "a second Ctrl-C");
+      if (!isAwaited()) answers.abort(signal.reason);
+      else if (note !== null) reporter.note(note);
+    };
     const run: RealtimeRunOptions = {
       plan,
+      onStop,
+      answerSignal: answers.signal,
       ...(staysFailed && { staysFailed }),
       dir,
       service,
@@ -305,6 +316,7 @@ function judgeImages(outcome: EndedImages, counts: Counts): Judgement {
 function stopMessage({ abandonedCount, cost }: EndedImages, stop: ImgbatchError): string {
   const why = stopReason(stop);
   if (why === null) return stop.message;
+  if (abandonedCount === 0) return `${why}; what had left was awaited.`;
   const bill = cost?.isPlay ? "" : " and may be billed";
   return `${why}; ${counted(abandonedCount, "request")} ${abandonedCount === 1 ? "was" : "were"} under way${bill}.`;
 }

@@ -7,7 +7,7 @@ import { microsToDecimal } from "../../kernel/money.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import { choiceOption, flagOption, instantOption, textOption, wholeOption } from "../options.ts";
-import { batchCost, recordLine } from "../output/batches.ts";
+import { batchCost, recordLine, stoppedText } from "../output/batches.ts";
 import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import type { Column } from "../output/table.ts";
 import { asking } from "./shared-options.ts";
@@ -71,9 +71,8 @@ function noteStopped(batches: readonly Batch[], { output, global }: CommandConte
   const stopped = batches.filter(isStopped);
   const [first] = stopped;
   if (first === undefined) return;
-  const [goOn, giveUp] = ["wait", "cancel"].map((name) => nextCommand(global, name, first.id));
   const which = stopped.length === 1 ? `${first.id} is` : `${stopped.length} batches are`;
-  output.note(`${which} stopped; go on with ${goOn}, or give up with ${giveUp}`);
+  output.note(`${which} ${stoppedText(first, global)}`);
 }
 
 /** The next step is for people only; a program wants just the list. */

@@ -70,8 +70,7 @@ export const command: CommandDetails = {
   run,
 };
 
-const ANEW =
-  "run the same command again: it fetches the finished images, then sends the cancelled ones again";
+const ANEW = "run the same command again: it sends the cancelled ones again";
 
 /** `imgbatch retry`: makes the failed images of a run again, into the same directory. */
 async function run(context: CommandContext): Promise<CommandResult> {

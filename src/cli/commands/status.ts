@@ -55,7 +55,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
         batches: batches.map((batch) => batch.raw),
         ...(first === undefined ? {} : { error: { code: first.code, message: first.message } }),
       },
-      lines: batches.map(batchLine),
+      lines: batches.map((batch) => batchLine(batch, context.global)),
       next: first?.advice ?? nextSteps(context.global, targets, batches),
     };
   });

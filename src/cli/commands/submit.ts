@@ -29,6 +29,7 @@ import { describeChanges } from "../../runs/plan/update.ts";
 import {
   askedIn,
   type ImageConsent,
+  imagesIn,
   pendingIn,
   reportReplay,
   type StartedRun,
@@ -73,8 +74,7 @@ export const command: CommandDetails = {
 
 type SubmitOptions = ReturnType<typeof readSubmitOptions> & { limits: Limits };
 
-const ANEW =
-  "run the same command again: it fetches the finished images, and says how to make the cancelled ones";
+const ANEW = "run the same command again: it says how to make the cancelled ones";
 
 /**
  * `imgbatch submit`: submits, waits, downloads and verifies. Reports every fault of the input before it starts a
@@ -507,7 +507,7 @@ async function describeDryRun(
 ): Promise<CommandResult> {
   const { plan, shownDir } = work;
   const start = await chooseStart(work, checkDirectory);
-  const { state, update, images, openImages, unmadeImages } = start;
+  const { state, update, images, open, unmadeImages } = start;
   const { chunks, items, request } = plan;
   budget.approve(images);
   const before =
@@ -541,9 +541,11 @@ async function describeDryRun(
       ...(unmadeImages === 0
         ? []
         : [`${unmadeImages} of them are of prompts that are the same, and were not made yet`]),
-      ...(openImages === 0
+      ...(open.length === 0 || work.sharesReferences === true
         ? []
-        : [`${openImages} of them are of the earlier submission, which is finished first`]),
+        : [
+            `${imagesIn(open)} of them may be made before their batches of the earlier submission are cancelled`,
+          ]),
       ...stillToMake(before),
       ...failedAgain(again),
       ...budget.estimateLines(unpaid),

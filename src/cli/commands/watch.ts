@@ -10,7 +10,7 @@ import type { ConnectedService } from "../connect/connection.ts";
 import { explainStop, pollInterval, timeLimit } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { batchLine, describeEnd } from "../output/batches.ts";
-import { nextCommand } from "../output/next-step.ts";
+import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import {
   recordAll,
   rememberedUpstream,
@@ -71,7 +71,7 @@ async function watch(
   const found = isNamed
     ? await requireBatches(service.http, named, signal)
     : open.filter((batch) => isLive || !isStopped(batch));
-  if (!isLive) for (const batch of stopped) results.line(batchLine(batch));
+  if (!isLive) for (const batch of stopped) results.line(batchLine(batch, global));
   if (found.length === 0) {
     output.note("nothing is running");
     const [first] = stopped;
@@ -85,7 +85,7 @@ async function watch(
     ? named
     : found.map(({ id }) => ({ argument: id, ids: [id], unsent: 0, run: null }));
   const say = global.json || global.events === "-" ? output.note : results.line;
-  const plain = createPlainView(global.progress === "none" ? () => {} : say, clock, output);
+  const plain = createPlainView(global.progress === "none" ? () => {} : say, clock, output, global);
   try {
     const options = { service, clock, intervalMs, output, names: isNamed };
     const ended = isLive
@@ -160,6 +160,7 @@ function createPlainView(
   say: (line: string) => void,
   clock: Clock,
   lines: Pick<Lines, "progress" | "settle">,
+  where: Whereabouts,
 ): View {
   const told = new Map<string, { batch: Batch; atMs: number }>();
   return {
@@ -170,7 +171,7 @@ function createPlainView(
         const last = told.get(batch.id);
         if (last !== undefined && nowMs - last.atMs < pauseAfter(last.batch, batch)) continue;
         told.set(batch.id, { batch, atMs: nowMs });
-        say(batchLine(batch));
+        say(batchLine(batch, where));
       }
     },
     trouble: (text) => lines.progress(text),
@@ -235,6 +236,6 @@ async function watchLive(
   } finally {
     ended.abort();
     await shown;
-    for (const batch of last) results.line(batchLine(batch));
+    for (const batch of last) results.line(batchLine(batch, global));
   }
 }

@@ -9,7 +9,7 @@ import { askedCounts } from "../../runs/run-batches.ts";
 import { type Allowance, type Counts, verdict } from "../../runs/standing.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import type { Target } from "../targets.ts";
-import { nextSteps } from "./next-step.ts";
+import { nextCommand, nextSteps, type Whereabouts } from "./next-step.ts";
 
 /** An exit code, and the error of the JSON document if the code is not 0. */
 export interface Judgement {
@@ -93,14 +93,21 @@ export async function describeEnd(
   const { exitCode, error } = judgeBatches(counts, deciding);
   if (error !== null) output.note(error.message);
   const json = { batches: batches.map((batch) => batch.raw), counts, ...(error === null ? {} : { error }) };
-  return { exitCode, json, lines: batches.map(batchLine), next: nextSteps(global, targets, batches) };
+  return {
+    exitCode,
+    json,
+    lines: batches.map((batch) => batchLine(batch, global)),
+    next: nextSteps(global, targets, batches),
+  };
 }
 
 /**
  * Describes a batch in one line: id, status, counts, cost, name, its API when that is not the batch API, the
- * reason why it waits, and error, separated by two spaces.
+ * reason why it waits, and error, separated by two spaces. The commands in it have the options of `where`.
  */
-export function batchLine(batch: Batch): string {
+export function batchLine(batch: Batch, where: Whereabouts = {}): string {
+  const whyItWaits = (waiting: NonNullable<Batch["waiting"]>) =>
+    waiting.code === "STOPPED" ? stoppedText(batch, where) : waitingText(waiting);
   const fields = [
     batch.id,
     batch.status,
@@ -109,10 +116,16 @@ export function batchLine(batch: Batch): string {
     batchCost(batch),
     batch.name ?? "",
     batch.source === null || batch.source === "batch" ? "" : `(${batch.source} job)`,
-    batch.waiting === null ? (jobsText(batch.jobs, Date.now()) ?? "") : waitingText(batch.waiting),
+    batch.waiting === null ? (jobsText(batch.jobs, Date.now()) ?? "") : whyItWaits(batch.waiting),
     batch.error === null ? "" : `${batch.error.code}: ${batch.error.message}`,
   ];
   return fields.filter((field) => field !== "").join("  ");
+}
+
+/** Says how a batch goes on that nobody works on, and how it is given up. */
+export function stoppedText({ id }: Pick<Batch, "id">, where: Whereabouts): string {
+  const [goOn, giveUp] = ["wait", "cancel"].map((name) => nextCommand(where, name, id));
+  return `stopped; go on with ${goOn}, or give up with ${giveUp}`;
 }
 
 /** What a batch has cost, or will cost about; empty when the service does not say. */

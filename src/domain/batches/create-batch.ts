@@ -235,6 +235,15 @@ function carriedOf({ quality, background, askedSeed: seed, negativePrompt }: Ite
   return asked.filter(([, value]) => value !== null).map(([name]) => name as Carried);
 }
 
+/** Whether this idempotency key has made a batch. */
+export async function isKnownKey(
+  { idempotency }: Repositories,
+  { key }: Caller,
+  idempotencyKey: string | null,
+): Promise<boolean> {
+  return idempotencyKey !== null && (await idempotency.find(key.id, idempotencyKey)) !== null;
+}
+
 /**
  * Whether this idempotency key has made a batch of exactly this request: everything about it was checked then.
  */

@@ -8,8 +8,8 @@ import {
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { SizeTier } from "../../contract/image-formats.ts";
 import { ANNOUNCED_LIMITS, inWords } from "../../contract/limits.ts";
-import { IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
-import { type Caller, createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
+import { FIND_ONLY_HEADER, IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
+import { type Caller, createBatch, isKnownKey, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
 import { isPlayMoney, priceBatchImage, rateFor } from "../../domain/billing/payer.ts";
 import {
@@ -220,7 +220,7 @@ export const createOperations: readonly Operation[] = [
     method: "post",
     path: PATHS.batches,
     summary: "Create a batch",
-    parameters: ["IdempotencyKey", "MaxCost"],
+    parameters: ["IdempotencyKey", "MaxCost", "FindOnly"],
     body: "CreateBatch",
     answers: {
       200: {
@@ -253,6 +253,9 @@ export const createOperations: readonly Operation[] = [
       const options = { bodyBudgets, maxBytes: limits.createBodyBytes, format, images };
       const { batch, replayed } = await withJsonBody(request, response, options, async ({ value, sent }) => {
         const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
+        const isFindOnly = request.get(FIND_ONLY_HEADER) === "true";
+        if (isFindOnly && !(await isKnownKey(deps.stores.read, caller, idempotencyKey)))
+          throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND", "No batch was made with this Idempotency-Key.");
         const { models, inspector, storageUriPrefixes } = deps;
         const rules: RequestRules = {
           limits,

@@ -1,4 +1,4 @@
-import type { ImageMimeType, ImageSize } from "../../contract/image-formats.ts";
+import { type ImageMimeType, type ImageSize, MOST_SEED } from "../../contract/image-formats.ts";
 import type { OpenaiBody } from "../../contract/openai-api.ts";
 import { imagePriceUsd, type ModelEntry, type OptionFacts } from "../../domain/models.ts";
 import type { AskedOptions } from "../../domain/ports/image-provider.ts";
@@ -25,7 +25,8 @@ export function readOptions(
   { model, facts, size, mimeType }: Wanted,
 ): AskedOptions | undefined {
   if (seed != null && !facts.seed) throw invalidArgument("seed", "the model takes none");
-  const mostSeed = facts.maxSeed - ((n ?? 1) - 1);
+  // Behind the largest seed of all, the next one is 0. A model with a bound of its own would refuse the last image.
+  const mostSeed = facts.maxSeed === MOST_SEED ? MOST_SEED : facts.maxSeed - ((n ?? 1) - 1);
   if (seed != null && seed > mostSeed)
     throw invalidArgument("seed", `must be a whole number from 0 to ${mostSeed}`);
   const priced = facts.qualities.filter((each) => imagePriceUsd(model, size, each) !== undefined);
