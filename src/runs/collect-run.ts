@@ -1,17 +1,26 @@
-import { join } from "node:path";
+import { rename } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { type Batch, type BatchItem, hasImages } from "../client/answers.ts";
 import { listItems } from "../client/batches.ts";
-import { removeFile } from "../client/file-errors.ts";
+import { getContent } from "../client/download.ts";
+import { removeFile, saving } from "../client/file-errors.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
-import type { ImageMimeType } from "../contract/image-formats.ts";
+import { DIFFERS, type ImageMimeType, sniffImageType } from "../contract/image-formats.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { makeDirectory, syncDirectory } from "../kernel/files.ts";
 import { numberToMicros } from "../kernel/money.ts";
 import { commitPendingInput, removePassingZips } from "./directory/claim.ts";
 import { readRunInput } from "./directory/input.ts";
-import { createDiskNames, imageStem } from "./directory/names.ts";
+import { createDiskNames, imageStem, VERSIONS_FOLDER } from "./directory/names.ts";
 import { type ResultLine, setAside, setAsideStray, writeResults } from "./directory/results.ts";
-import { isIntact, type ResultFile } from "./directory/run-files.ts";
+import {
+  isImagePath,
+  isIntact,
+  NOTHING_KNOWN,
+  type ResultFile,
+  writeVerified,
+} from "./directory/run-files.ts";
 import type { RunReporter, RunService } from "./directory/run-service.ts";
 import {
   recordBatch,
@@ -189,6 +198,7 @@ async function collectBatch(
 ): Promise<{ lines: ResultLine[]; items: readonly BatchItem[]; fetchedCount: number }> {
   const { dir, service, signal, reporter } = options;
   const { http } = service;
+  const type = options.keepZip ? null : (options.state.request?.response_mime_type ?? null);
   // The images of a retry may have been sent under other ids.
   const ids = new Map(entry?.images?.map((id) => [retriedId(id), id]));
   const idOf = (customId: string) => ids.get(customId) ?? customId;
@@ -201,32 +211,41 @@ async function collectBatch(
   const before = new Map(
     earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),
   );
+  const known = new Map<string, ResultLine>();
+  for (const { customId } of wanted) {
+    const line = before.get(idOf(customId));
+    if (line !== undefined) known.set(customId, await asFetched(dir, line));
+  }
   const job: FetchJob = {
-    ...{ http, dir, batch, gone, items: listed, wanted, signal, reporter },
-    earlier: new Map(
-      wanted.flatMap(({ customId }) => {
-        const line = before.get(idOf(customId));
-        return line === undefined ? [] : [[customId, line] as const];
-      }),
-    ),
+    ...{ http, dir, batch, gone, items: listed, wanted, signal, reporter, earlier: known },
     pathFor: (customId, index, type) => pathFor(idOf(customId), index, type),
   };
   const { files, problems, failure, fetchedCount } = await fetchImages(job, options);
+  for (const item of wanted) {
+    const fetched = files.get(item.customId);
+    if (type === null || gone !== null || fetched === undefined || !isOfOtherType(item.facts)) continue;
+    const kept = before.get(idOf(item.customId))?.files ?? [];
+    files.set(item.customId, {
+      ...fetched,
+      files: await convertFiles(job, item, { ...fetched, kept, type }),
+    });
+  }
   const isForgiven = options.isForgiving === true || failure === gone;
   if (failure !== null && !isForgiven && failure.code !== "BATCH_IMAGE_OUTPUT_DELETED") throw failure;
   const billed = new Set(entry?.may_be_billed);
   const lines = wanted.map((item): ResultLine => {
-    const { notes = [] } = item.facts;
-    const twice = billed.has(idOf(item.customId)) ? { notes: [...notes, BILLED_ELSEWHERE] } : {};
+    const found = files.get(item.customId) ?? { files: [] };
+    const notes = notesOf(item.facts, found.files);
+    const noted = billed.has(idOf(item.customId)) ? [...notes, BILLED_ELSEWHERE] : notes;
     const problem = problems.get(item.customId);
     const error = problem === undefined ? errorOf(item, batch) : undelivered(problem);
     return {
       custom_id: idOf(item.customId),
       status: item.status,
       batch_id: batch.id,
-      ...(files.get(item.customId) ?? { files: [] }),
+      ...found,
       ...item.facts,
-      ...twice,
+      ...(noted.length > 0 && { notes: noted }),
       ...(batch.isPlay && item.facts.cost !== undefined && { play_money: true as const }),
       ...(error == null ? {} : { error }),
     };
@@ -234,6 +253,83 @@ async function collectBatch(
   for (const { custom_id, status, error = null } of lines)
     reporter.event?.({ event: "item_ended", batch_id: batch.id, custom_id, status, error });
   return { lines, items: listed, fetchedCount };
+}
+
+/** Whether the service notes that the upstream did not keep the type that was asked for. */
+function isOfOtherType({ notes = [] }: Pick<ResultLine, "notes">): boolean {
+  return notes.some((note) => note.startsWith(OTHER_TYPE));
+}
+
+const OTHER_TYPE = `${DIFFERS}image/`;
+
+/** Returns the notes on an image. One that was converted has the type that was asked for. */
+function notesOf({ notes = [] }: Pick<ResultLine, "notes">, files: readonly ResultFile[]): string[] {
+  const converted = files.flatMap(({ mime_type: type, original }) =>
+    original === undefined
+      ? []
+      : [`converted to ${type}; the upstream sent ${original.mime_type}, see ${original.path}`],
+  );
+  if (converted.length === 0) return [...notes];
+  return [...notes.filter((note) => !note.startsWith(OTHER_TYPE)), ...converted];
+}
+
+/** Returns a line as its files came from the service: a converted file that is damaged is to be made from them again. */
+async function asFetched(dir: string, line: ResultLine): Promise<ResultLine> {
+  const files: ResultFile[] = [];
+  for (const file of line.files) {
+    const { original } = file;
+    const isWhole = original === undefined || (await isIntact(dir, file));
+    files.push(isWhole ? file : { ...file, ...original });
+  }
+  return { ...line, files };
+}
+
+/**
+ * Converts images into the type that was asked for where the upstream sent another one, and keeps them as they came in
+ * `versions/`. The service converts; where it does not, they stay as they are. `kept`: the files of an earlier command, whose
+ * names stay.
+ */
+async function convertFiles(
+  { http, dir, batch, signal, pathFor, reporter }: FetchJob,
+  { customId }: BatchItem,
+  { files, kept, type }: { files: readonly ResultFile[]; kept: readonly ResultFile[]; type: ImageMimeType },
+): Promise<ResultFile[]> {
+  const converted: ResultFile[] = [];
+  for (const [position, file] of files.entries()) {
+    const { path: from, image_index: index = position, sha256, bytes, mime_type } = file;
+    const isWanted = mime_type !== type && isImagePath(from);
+    const content = isWanted
+      ? await getContent(http, batch.id, customId, index, signal, type).catch((error: unknown) => {
+          if (scopeOf(error, { signal }) === "run") throw error;
+          return null;
+        })
+      : null;
+    if (content === null || sniffImageType(content.data) !== type) {
+      converted.push(file);
+      continue;
+    }
+    const before = kept.find((each, at) => (each.image_index ?? at) === index && each.mime_type === type);
+    const path =
+      before !== undefined && isImagePath(before.path) ? before.path : pathFor(customId, index, type);
+    const expected = { ...NOTHING_KNOWN, sha256: content.sha256 };
+    const made = await writeVerified([content.data], join(dir, path), expected, path);
+    const folder = join(dir, VERSIONS_FOLDER);
+    const original = { path: `${VERSIONS_FOLDER}/${basename(from)}`, sha256, bytes, mime_type };
+    await saving(folder, async () => {
+      await makeDirectory(folder);
+      await rename(join(dir, from), join(dir, original.path));
+      await syncDirectory(folder);
+      await syncDirectory(dirname(join(dir, path)));
+    });
+    const { image_index } = file;
+    converted.push({ path, ...made.file, ...(image_index !== undefined && { image_index }), original });
+    const { bytes: size, sha256: hash } = made.file;
+    reporter.event?.({
+      ...{ event: "file_saved", batch_id: batch.id, custom_id: customId },
+      ...{ path, bytes: size, sha256: hash },
+    });
+  }
+  return converted;
 }
 
 /** Returns the error for the results of an image that the service has and that could not be fetched. */
