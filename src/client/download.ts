@@ -1,6 +1,7 @@
 import { lstat, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
+import type { ImageMimeType } from "../contract/image-formats.ts";
 import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
 import { type Answer, boundedBytes } from "../http/transport.ts";
@@ -160,15 +161,20 @@ interface Content {
   contentType: string | null;
 }
 
-/** Gets the bytes of one image of an item. `index` counts from 0. Throws the service's errors and `NETWORK`. */
+/**
+ * Gets the bytes of one image of an item. `index` counts from 0. `type`: the service is to convert it, which other services
+ * may not do; default: as it is. Throws the service's errors and `NETWORK`.
+ */
 export async function getContent(
   http: Http,
   batchId: string,
   customId: string,
   index: number,
   signal?: AbortSignal,
+  type?: ImageMimeType,
 ): Promise<Content> {
-  const path = `${routes.content(batchId, customId)}?image_index=${index}`;
+  const as = type === undefined ? "" : `&mime_type=${encodeURIComponent(type)}`;
+  const path = `${routes.content(batchId, customId)}?image_index=${index}${as}`;
   return http.stream(
     async () => ({
       method: "GET",

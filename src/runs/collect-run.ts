@@ -21,6 +21,7 @@ import {
   writeRunState,
 } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
+import { convertFiles, isOfOtherType, notesOf } from "./fetch/convert-files.ts";
 import { fetchImages } from "./fetch/fetch-images.ts";
 import { findBatch, recordedItems, unknownBatches } from "./run-batches.ts";
 import { CLIENT, isUnknownHere, scopeOf, stands } from "./standing.ts";
@@ -212,6 +213,7 @@ async function collectBatch(
 ): Promise<{ lines: ResultLine[]; items: readonly BatchItem[]; fetchedCount: number }> {
   const { dir, service, signal, reporter } = options;
   const { http } = service;
+  const type = options.keepZip ? null : (options.state.request?.response_mime_type ?? null);
   // The images of a retry may have been sent under other ids.
   const ids = new Map(entry?.images?.map((id) => [retriedId(id), id]));
   const idOf = (customId: string) => ids.get(customId) ?? customId;
@@ -224,32 +226,41 @@ async function collectBatch(
   const before = new Map(
     earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),
   );
+  const known = new Map<string, ResultLine>();
+  for (const { customId } of wanted) {
+    const line = before.get(idOf(customId));
+    if (line !== undefined) known.set(customId, await asFetched(dir, line));
+  }
   const job: FetchJob = {
-    ...{ http, dir, batch, gone, items: listed, wanted, signal, reporter },
-    earlier: new Map(
-      wanted.flatMap(({ customId }) => {
-        const line = before.get(idOf(customId));
-        return line === undefined ? [] : [[customId, line] as const];
-      }),
-    ),
+    ...{ http, dir, batch, gone, items: listed, wanted, signal, reporter, earlier: known },
     pathFor: (customId, index, type) => pathFor(idOf(customId), index, type),
   };
   const { files, problems, failure, fetchedCount } = await fetchImages(job, options);
+  for (const item of wanted) {
+    const fetched = files.get(item.customId);
+    if (type === null || gone !== null || fetched === undefined || !isOfOtherType(item.facts)) continue;
+    const kept = before.get(idOf(item.customId))?.files ?? [];
+    files.set(item.customId, {
+      ...fetched,
+      files: await convertFiles(job, item, { ...fetched, kept, type }),
+    });
+  }
   const isForgiven = options.isForgiving === true || failure === gone;
   if (failure !== null && !isForgiven && failure.code !== "BATCH_IMAGE_OUTPUT_DELETED") throw failure;
   const billed = new Set(entry?.may_be_billed);
   const lines = wanted.map((item): ResultLine => {
-    const { notes = [] } = item.facts;
-    const twice = billed.has(idOf(item.customId)) ? { notes: [...notes, BILLED_ELSEWHERE] } : {};
+    const found = files.get(item.customId) ?? { files: [] };
+    const notes = notesOf(item.facts, found.files);
+    const noted = billed.has(idOf(item.customId)) ? [...notes, BILLED_ELSEWHERE] : notes;
     const problem = problems.get(item.customId);
     const error = problem === undefined ? errorOf(item, batch) : undelivered(problem);
     return {
       custom_id: idOf(item.customId),
       status: item.status,
       batch_id: batch.id,
-      ...(files.get(item.customId) ?? { files: [] }),
+      ...found,
       ...item.facts,
-      ...twice,
+      ...(noted.length > 0 && { notes: noted }),
       ...(batch.isPlay && item.facts.cost !== undefined && { play_money: true as const }),
       ...(error == null ? {} : { error }),
     };
@@ -257,6 +268,17 @@ async function collectBatch(
   for (const { custom_id, status, error = null } of lines)
     reporter.event?.({ event: "item_ended", batch_id: batch.id, custom_id, status, error });
   return { lines, items: listed, fetchedCount };
+}
+
+/** Returns a line as its files came from the service: a converted file that is damaged is to be made from them again. */
+async function asFetched(dir: string, line: ResultLine): Promise<ResultLine> {
+  const files: ResultFile[] = [];
+  for (const file of line.files) {
+    const { original } = file;
+    const isWhole = original === undefined || (await isIntact(dir, file));
+    files.push(isWhole ? file : { ...file, ...original });
+  }
+  return { ...line, files };
 }
 
 /** Returns the error for the results of an image that the service has and that could not be fetched. */

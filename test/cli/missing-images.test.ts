@@ -178,12 +178,12 @@ it("[CLI-1] each outcome of a batch names the command that comes next, with what
   // Then the batch is known, also when the last look of the command before comes late.
   endLimitWhen(() => cli.fake.count(LOOK) > before + 2);
   expect(await after("wait", dir, "--timeout", LIMIT)).toBe(
-    "next: imgbatch wait 'my pets' (or the same command again)",
+    "next: imgbatch wait 'my pets' (or the same command again); to give up: imgbatch cancel 'my pets'",
   );
   expect(await after("download", dir)).toBe("next: imgbatch wait 'my pets'");
   before = cli.fake.count(LOOK);
   expect(await after("submit", "pets.jsonl", "-o", dir, "--timeout", LIMIT)).toBe(
-    "next: imgbatch wait 'my pets' (or the same command again)",
+    "next: imgbatch wait 'my pets' (or the same command again); to give up: imgbatch cancel 'my pets'",
   );
   statuses.splice(0, statuses.length, "completed");
   expect(await after("wait", dir)).toBe("next: imgbatch download 'my pets'");

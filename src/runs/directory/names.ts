@@ -15,6 +15,8 @@ export const IMAGES_FOLDER = "images";
 export const REFERENCES_FOLDER = "references";
 /** The images of prompts that an update changed or removed. */
 export const REMOVED_FOLDER = "removed";
+/** Images as an upstream sent them, where those in `images/` are converted. */
+export const VERSIONS_FOLDER = "versions";
 
 /** Gives every file of a run a path of its own below `images/`. */
 interface DiskNames {

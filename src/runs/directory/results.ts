@@ -28,6 +28,15 @@ const fileSchema = z.looseObject({
   mime_type: z.string(),
   width: count.nullable(),
   height: count.nullable(),
+  original: z
+    .looseObject({
+      path: z.string().describe("from the directory of the run on, with /"),
+      sha256: z.string().regex(/^[0-9a-f]{64}$/),
+      bytes: count,
+      mime_type: z.string(),
+    })
+    .optional()
+    .describe("the image as the upstream sent it, when that was of another type than asked for"),
 });
 
 const error = z

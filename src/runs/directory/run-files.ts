@@ -31,6 +31,8 @@ export interface ResultFile {
   mime_type: string;
   width: number | null;
   height: number | null;
+  /** The image as the upstream sent it, when this one was converted from it. */
+  original?: { path: string; sha256: string; bytes: number; mime_type: string };
 }
 
 /**

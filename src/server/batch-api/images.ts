@@ -1,16 +1,19 @@
+import { Readable } from "node:stream";
 import type { Request, Response } from "express";
 import type { ItemThumbnail } from "../../contract/batch-api.ts";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
-import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
+import { IMAGE_EXTENSIONS, IMAGE_MIME_TYPES, type ImageMimeType } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";
 import { OPERATOR } from "../../domain/accounts.ts";
 import { deleteImages } from "../../domain/batches/delete.ts";
-import { openIntact } from "../../domain/downloads/piece-stream.ts";
+import { openIntact, readIntact } from "../../domain/downloads/piece-stream.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../../domain/records.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
 import { safeFileName } from "../../kernel/text.ts";
+import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";
 import {
   conditions,
@@ -96,12 +99,34 @@ const contentErrors: readonly ServiceErrorCode[] = [
   "BATCH_IMAGE_RESULT_MISSING",
 ];
 
+/** An image to send: as it is stored, or in another type. */
+interface SentOutput {
+  mimeType: ImageMimeType;
+  sizeBytes: number;
+  sha256: string;
+  open: (range: { start: number; end: number }) => Promise<Readable>;
+}
+
+/** Returns an image in a type: converted if it is of another one, null for as it is. */
+async function outputAs(
+  { blobs, converter }: Pick<ApiDeps, "blobs" | "converter">,
+  output: OutputRecord,
+  mimeType: ImageMimeType | null,
+): Promise<SentOutput> {
+  if (mimeType === null || mimeType === output.mimeType)
+    return { ...output, open: (range) => openIntact(blobs, output, range) };
+  const bytes = await converter.convert(await readIntact(blobs, output), { mimeType, quality: null });
+  const open = async ({ start, end }: { start: number; end: number }) =>
+    Readable.from([bytes.subarray(start, end + 1)]);
+  return { mimeType, sizeBytes: bytes.length, sha256: sha256Hex(bytes), open };
+}
+
 const getContent: Operation = {
   id: "getItemContent",
   method: "get",
   path: PATHS.content,
   summary: "One image of an ended batch",
-  parameters: ["BatchId", "CustomId", "ImageIndex", ...ranges],
+  parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", ...ranges],
   answers: downloadAnswers("The image.", images),
   errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
   handler: (deps) => async (request, response) => {
@@ -110,13 +135,14 @@ const getContent: Operation = {
     const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded });
     const { imageIndex } = output;
     const name = imageIndex === 0 ? item.customId : `${item.customId}_${imageIndex + 1}`;
-    const { sizeBytes, sha256, mimeType } = output;
+    const asked = queryChoice(request, "mime_type", IMAGE_MIME_TYPES) ?? null;
+    const { sizeBytes, sha256, mimeType, open } = await outputAs(deps, output, asked);
     const download = {
       sizeBytes,
       etag: sha256,
       mimeType,
       fileName: `${safeFileName(name)}.${IMAGE_EXTENSIONS[mimeType]}`,
-      open: (range: { start: number; end: number }) => openIntact(deps.blobs, output, range),
+      open,
     };
     await sendDownload(request, response, download, () => deps.slots.take(caller.key.id));
   },
@@ -130,7 +156,7 @@ export const imageOperations: readonly Operation[] = [
     id: "headItemContent",
     method: "head",
     summary: "Size, type and ETag of one image",
-    parameters: ["BatchId", "CustomId", "ImageIndex", ...conditions],
+    parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", ...conditions],
     answers: headAnswers("the image"),
     errors: contentErrors,
   },

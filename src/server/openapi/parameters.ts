@@ -1,5 +1,6 @@
 import { ITEM_EXTRAS } from "../../contract/batch-api.ts";
 import { CHALLENGE } from "../../contract/data-directory.ts";
+import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { FILE_PURPOSES } from "../../contract/openai-api.ts";
 import { BATCH_STATUSES, ITEM_STATUSES } from "../../contract/statuses.ts";
@@ -102,6 +103,11 @@ export function componentParameters(limits: Limits): Record<string, Described> {
       "image_index",
       "The index of the image within the item, from 0.",
       count({ minimum: 0, default: 0 }),
+    ),
+    ImageType: query(
+      "mime_type",
+      "The type to convert the image into. Default: as the upstream sent it.",
+      choice(IMAGE_MIME_TYPES),
     ),
     ThumbnailWidth: query("width", "The side of the square that it fits into, in pixels.", {
       ...choice(["256", "1024"], { default: "256" }),
