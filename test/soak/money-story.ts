@@ -210,16 +210,18 @@ export class MoneyStory {
         if (isThere) await this.#free(["cancel", run]);
         return;
       case "retry":
-        if (isThere) await this.#pay(run, ["retry", run]);
+        if (isThere && !this.#unfinished.has(run)) await this.#pay(run, ["retry", run]);
         return;
       case "retryLost":
-        if (isThere) await this.#pay(run, ["retry", run, "--include-lost"]);
+        if (isThere && !this.#unfinished.has(run)) await this.#pay(run, ["retry", run, "--include-lost"]);
         return;
       case "tooDear": {
         const price = await this.#priceOf(this.#submit(run));
         if (price === 0) return;
         const { code } = await this.#free([...this.#submit(run), "--max-cost", String((price - 1) / 1e6)]);
-        expect(code === 8, `above --max-cost the exit code is ${code}`);
+        // Without consent the failed images of an ended run stay as they are.
+        const isRefused = code === 8 || (code === 4 && isThere && !this.#unfinished.has(run));
+        expect(isRefused, `above --max-cost the exit code is ${code}`);
         return;
       }
       case "overBudget": {
