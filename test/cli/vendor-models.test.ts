@@ -224,7 +224,12 @@ describe("imgbatch models --upstream", () => {
     expect(models).toEqual(
       expect.arrayContaining([
         expect.objectContaining({
-          ...{ id: "gpt-image-2", state: "offered", is_default: true, prices: { "1K": 0.053 } },
+          ...{
+            id: "gpt-image-2",
+            state: "offered",
+            is_default: true,
+            prices: { "1K": 0.053, "2K": 0.13, "4K": 0.2 },
+          },
           ...{ as_of: "2026-04", retires: "2027-02-01", use: null },
         }),
         expect.objectContaining({
@@ -240,7 +245,9 @@ describe("imgbatch models --upstream", () => {
     expect(ids).not.toContain("gpt-9");
     expect(new Set(ids).size).toBe(ids.length);
     const table = await run("models", "--upstream", "openai");
-    expect(table.stdout).toMatch(/^gpt-image-2 \(default\) +offered +2027-02-01 +1K \$0\.053 \(2026-04\)/m);
+    expect(table.stdout).toMatch(
+      /^gpt-image-2 \(default\) +offered +2027-02-01 +1K \$0\.053, 2K \$0\.13, 4K \$0\.20 \(2026-04\)/m,
+    );
     expect(table.stdout).toMatch(
       /^gpt-image-9 +offered, not known here .*--model gpt-image-9 --unit-cost USD$/m,
     );

@@ -142,10 +142,10 @@ describe("bodies and lines", () => {
       response?.body.error?.message.slice(0, 60),
     ]);
     expect(problems).toEqual([
-      [null, "The name of the line has more than 512 characters."],
-      ["b", "prompt: has more than the 8000 characters that are allowed"],
-      [null, "body.size: is too long: a text that is no prompt and no imag"],
-      [null, `body.${"n".repeat(40)}…: the name of `],
+      [null, "line 2: The name of the line has more than 512 characters."],
+      ["b", "line 3: prompt: has more than the 8000 characters that are a"],
+      ["c", "line 4: body.size: is too long: a text that is no prompt and"],
+      ["k".repeat(512), `line 5: body.${"n".repeat(40)}…: the `],
     ]);
     expect(batch.request_counts).toEqual({ total: 5, completed: 1, failed: 4 });
   });
