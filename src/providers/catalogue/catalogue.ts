@@ -1,6 +1,5 @@
 import type { PixelSizes, SizeTier } from "../../contract/image-formats.ts";
 import type { ProviderEntry, UpstreamEntry } from "../../contract/provider-entries.ts";
-import type { ImageRequest } from "../../domain/ports/image-provider.ts";
 import bfl from "./bfl.json" with { type: "json" };
 import command from "./command.json" with { type: "json" };
 import google from "./google.json" with { type: "json" };
@@ -161,7 +160,7 @@ export interface TokenCounts {
  */
 export function tokenCost(
   entry: UpstreamEntry,
-  { model, references }: Pick<ImageRequest, "model"> & Partial<Pick<ImageRequest, "references">>,
+  { model, references }: { model: string; references?: readonly unknown[] },
   { input, output, textOutput, ...told }: TokenCounts,
 ): number | null {
   const imageInput = told.imageInput ?? (references?.length === 0 ? 0 : null);
