@@ -370,6 +370,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await write(async (tx) => {
       const [first] = await tx.items.page("b1", { afterPosition: -1, limit: 1, status: "success" });
       await tx.items.fail(first?.id ?? 0, error);
+      await tx.items.markDeleted(first?.id ?? 0, 8);
       await tx.items.areLeasedBesides("b1", "w1");
       await tx.items.failPending("b1", error, 8, { besides: "w1" });
       await tx.items.failPending("b1", error, 8);
@@ -442,6 +443,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.outputs.ofBatch("b1");
     await read.audit.lastSeq();
     await read.audit.keptOutputs({ afterSeq: 0, toSeq: 9 });
+    await read.audit.lostOutputs({ afterSeq: 0, toSeq: 9 });
     await read.audit.doubtful(["queued>running"], { afterSeq: 0, toSeq: 9 });
     await read.audit.accounts();
     await read.audit.requestEntries("a1");
@@ -486,6 +488,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     });
     await read.keyedRequests.find("key1", "l");
     await read.keyedRequests.find("key1", "nothing");
+    await read.keyedRequests.ofRun("nothing");
     await read.keyedRequests.due(9, 5);
     await read.keyedRequests.answered();
     await write((tx) => tx.keyedRequests.remove({ apiKeyId: "key1", key: "l", realtimeId: "h1" }));
@@ -539,6 +542,9 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.providerCalls.add(0, { ...calls, lastSuccessMs: 7 });
       await tx.providerCalls.add(0, { ...calls, lastSuccessMs: null });
       await tx.providerCalls.add(2 * DAY_MS, { ...calls, provider: "q", lastSuccessMs: null });
+      await tx.budgets.put({ scope: "data", limitMicroUsd: 2 ** 40, per: "day" });
+      await tx.budgets.put({ scope: "data", limitMicroUsd: 5, per: "month" });
+      await tx.budgets.list();
       await tx.retentionTime.write({ seenMs: 1, pausedUntilMs: 2 });
       await tx.retentionTime.write({ seenMs: 4, pausedUntilMs: 5 });
       const file = {
@@ -553,6 +559,10 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
         await tx.files.insert({ ...file, ...names, expiresAtMs: 10 });
       }
     });
+    await read.budgets.list();
+    await read.budgets.spent({ fromMs: 0, beforeMs: DAY_MS });
+    await read.budgets.held();
+    await write((tx) => tx.budgets.remove("data"));
     await read.providerCalls.list({});
     await read.providerCalls.list({ fromMs: DAY_MS, beforeMs: 3 * DAY_MS });
     await read.retentionTime.read();

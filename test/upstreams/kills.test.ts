@@ -77,7 +77,6 @@ describe("a service that is killed twice while its upstreams work, and later tol
     await kill();
     sent = new Set(images(fakeOf("once")).map(({ prompt }) => prompt));
     fakeOf("once").setBehaviour(null);
-    fakeOf("billing").setBehaviour(null);
     await chain.serve();
 
     await chain.until(idOf("once"));
@@ -119,12 +118,13 @@ describe("a service that is killed twice while its upstreams work, and later tol
       expect([item.status, isMarked(item)]).toEqual(["failed", true]);
   });
 
-  it("does not ask an upstream again before its time, unless it has another key", async () => {
+  it("asks an upstream that pauses for money once more after a start, and with another key", async () => {
     const [before, after] = billing;
     expect(before?.asked).toBeLessThanOrEqual(2);
-    expect(after).toEqual(before);
+    expect(after?.waiting).toMatchObject({ code: before?.waiting?.code });
+    expect((after?.asked ?? 0) - (before?.asked ?? 0)).toBeLessThanOrEqual(2);
     const requests = () => images(fakeOf("billing"));
-    await expect.poll(() => requests().length).toBeGreaterThan(before?.asked ?? 0);
+    await expect.poll(() => requests().length).toBeGreaterThan(after?.asked ?? 0);
     expect(requests().at(-1)?.headers["x-goog-api-key"]).toBe(OTHER_KEY);
   });
 
