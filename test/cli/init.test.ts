@@ -142,7 +142,8 @@ describe("imgbatch init", () => {
       expect(text).toContain(`"providers": [{ "preset": "${name}" }]`);
       // Models and prices stay those of the program.
       expect(text).not.toMatch(/^ *"models"/m);
-      for (const { source } of models) if (source) expect(text).toContain(`  // Check them: ${source}.\n`);
+      for (const { source, prices } of models)
+        if (source && Object.keys(prices).length > 0) expect(text).toContain(`  // Check them: ${source}.\n`);
       const first = keyVariable === null ? preparation : `export ${keyVariable}=<your key>`;
       const [, next] = stderr.split(`first: ${first}\n`);
       expect(next).toMatch(
