@@ -11,16 +11,16 @@ import {
 } from "../../support/upstreams/job-world.ts";
 
 const isEven: JobPlan["made"] = (_, at) => at % 2 === 0;
-const QUOTA = "The quota of the day is used up.";
+const REASON = "The machines of the model are gone.";
 
 /** How a job ends, and how many of its two images it has made. */
 const ENDS: Record<string, [JobPlan, number]> = {
-  fails: [{ end: "failed", reason: QUOTA }, 0],
+  fails: [{ end: "failed", reason: REASON }, 0],
   expires: [{ end: "expired" }, 0],
   "is cancelled by somebody else": [{ end: "cancelled" }, 0],
   "is cancelled by somebody else when half was made": [{ end: "cancelled", made: isEven }, 1],
   "expires when half was made": [{ end: "expired", made: isEven }, 1],
-  "fails when half was made": [{ end: "failed", reason: QUOTA, made: isEven }, 1],
+  "fails when half was made": [{ end: "failed", reason: REASON, made: isEven }, 1],
 };
 const FAULTS: LineFault[] = [
   "lost",
@@ -58,7 +58,7 @@ for (const type of JOB_UPSTREAMS) {
       {
         ...{ name: "parts", type, config: { jobImages: 2 }, prompts: ["a", "b", "c", "d", "e"] },
         arrange: ({ book }) => {
-          book.plan = (_, at) => (at === 1 ? { end: "failed", reason: QUOTA } : {});
+          book.plan = (_, at) => (at === 1 ? { end: "failed", reason: REASON } : {});
         },
       },
     ];
