@@ -191,7 +191,7 @@ function DetailScreen({ state }: { state: DashboardState }) {
         {batch.error !== null ? (
           <Text color="red">{escapeControls(`${batch.error.code}: ${batch.error.message}`)}</Text>
         ) : batch.waiting !== null ? (
-          <Text color="yellow">{escapeControls(waitingText(batch.waiting))}</Text>
+          <Text color="yellow">{escapeControls(waitingText(batch.waiting, state.nowMs))}</Text>
         ) : (
           <History state={state} />
         )}
