@@ -225,7 +225,7 @@ export class MoneyStory {
         return;
       }
       case "overBudget": {
-        // The batches of an unfinished run go on before a further batch is refused.
+        // The money of an unfinished run may be held already: then no budget refuses it.
         if (this.#unfinished.has(run)) return;
         const price = await this.#priceOf(this.#submit(run));
         if (price === 0) return;
