@@ -207,8 +207,8 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
     const made = [...found.values()].map(({ batch }) => batch);
     if (entry.state === "created" && entry.id !== null) {
       const batch = await findBatch(service.http, entry, entry.id, signal);
-      if (!isFindOnly) await nameBatch(service, batch);
       found.set(entry, { batch, replayed: true });
+      if (!isFindOnly) unnamed.push(batch);
       submissions?.known.set(batch.id, batch);
       if (saysReused && entry.round === 0) reportReplay(run, batch, entry);
       return;
@@ -240,6 +240,8 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
       throw explain(error, entry);
     }
   };
+  /** Batches of earlier commands. They go on once no further batch is refused, for want of money say. */
+  const unnamed: Batch[] = [];
   const failures: unknown[] = [];
   const refused: RunBatch[] = [];
   const attempt = async (entry: RunBatch) => {
@@ -256,6 +258,7 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
     // Requests in flight have ended by now. Nothing else is waited for.
     signal?.throwIfAborted();
   }
+  for (const batch of unnamed) await nameBatch(service, batch);
   await leaveElsewhere(run);
   const all = wanted.flatMap((entry) => found.get(entry) ?? []);
   const isSent = (entry: RunBatch) => left.has(entry) && found.get(entry)?.replayed === true;

@@ -6,6 +6,7 @@ import { expect, it } from "vitest";
 import { ImgbatchError } from "../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { hashFile } from "../../src/runs/directory/run-files.ts";
+import { EMBEDDED } from "../../src/runs/directory/run-service.ts";
 import type { RunBatch } from "../../src/runs/directory/run-state-schema.ts";
 import { planRetry } from "../../src/runs/plan/retry.ts";
 import { send } from "../../src/runs/send.ts";
@@ -200,6 +201,24 @@ it("[RUN-8] the key of every request is on disk before it leaves: of a submissio
   expect(await looked(() => send({ ...run, reporter }, { added }))).toBe(1);
   await send({ ...run, state: await harness.runState(), reporter });
   expect(await looked(() => harness.submit(EDITED, { isUpdate: true }))).toBe(2);
+});
+
+it("a stopped batch of a run does not go on in a command whose further batch is refused for want of money", async () => {
+  const harness = await createRunHarness({ statuses: ["in_progress"] });
+  const named: string[] = [];
+  const goOn = async (id: string) => void named.push(id);
+  Object.assign(harness.service, { identity: EMBEDDED, goOn });
+  const options = { limits: { itemsPerBatch: 1 }, onlyStart: true };
+  const noMoney = refusal(402, "BATCH_IMAGE_INSUFFICIENT_BALANCE", "No.");
+  harness.fake.fault(/^POST/, { lie: <T>(answer: T) => answer }, noMoney, noMoney);
+  await expect(harness.submit(PAIR, options)).rejects.toMatchObject({ httpStatus: 402 });
+  expect(harness.fake.batches).toHaveLength(1);
+  named.length = 0;
+  await expect(harness.submit(PAIR, options)).rejects.toMatchObject({ httpStatus: 402 });
+  expect(named).toEqual([]);
+  await harness.submit(PAIR, options);
+  expect(named.sort()).toEqual(harness.fake.batches.map(({ id }) => id).sort());
+  expect(named).toHaveLength(2);
 });
 
 it("after a refused update of several batches, another update pays only for its own prompts", async () => {

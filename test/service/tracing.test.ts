@@ -91,7 +91,7 @@ describe("traces", () => {
         "content-type": "application/json",
         "x-vendorx-api-key": apiKey,
         traceparent: `00-${TRACE}-b7ad6b7169203331-01`,
-        baggage: "customer=4711",
+        baggage: "customer=somebody-well-known",
       },
       body: JSON.stringify({
         contents: [{ role: "user", parts: [{ text: PROMPT }] }],
@@ -135,7 +135,7 @@ describe("traces", () => {
     );
     expect(collector.got.headers[0]).toMatchObject({ "x-tenant": "ours" });
     const everything = collector.got.bodies.join("\n");
-    for (const secret of [PROMPT, "lighthouse", apiKey, OPENAI_KEY, "alt=json", "4711"])
+    for (const secret of [PROMPT, "lighthouse", apiKey, OPENAI_KEY, "alt=json", "somebody-well-known"])
       expect(everything).not.toContain(secret);
   });
 

@@ -21,7 +21,7 @@ export class ClusterCustomer extends Customer {
   readonly repeats: Record<string, number> = {};
   /** The hash of each image that a request with an idempotency key got, by prompt. */
   readonly keyed = new Map<string, string>();
-  /** The prompts of which two requests were killed: the service sends no third one under the same key. */
+  /** The prompts whose request was killed while it may be paid: the service sends no further one under the same key. */
   readonly givenUp = new Set<string>();
   readonly #tried = new Set<string>();
   readonly #cluster: Cluster;
@@ -70,7 +70,8 @@ export class ClusterCustomer extends Customer {
     const headers = { "content-type": "application/json", "idempotency-key": `key of ${prompt}` };
     const path = `/v1beta/models/${CLUSTER_MODEL}:generateContent`;
     const answer = await this.ask(this.#cluster.key, path, { method: "POST", headers, body });
-    if (answer.status === 409 && answer.what.includes("stopped during two requests")) {
+    const reason = answer.json?.error?.details?.[0]?.reason;
+    if (answer.status === 409 && reason === "REALTIME_OUTCOME_UNKNOWN") {
       expect(!this.keyed.has(prompt), `${prompt}: was answered, and is given up`);
       this.givenUp.add(prompt);
       return;

@@ -225,7 +225,7 @@ export class MoneyStory {
         return;
       }
       case "overBudget": {
-        // The batches of an unfinished run go on before a further batch is refused.
+        // The money of an unfinished run may be held already: then no budget refuses it.
         if (this.#unfinished.has(run)) return;
         const price = await this.#priceOf(this.#submit(run));
         if (price === 0) return;
@@ -263,9 +263,12 @@ export class MoneyStory {
     const { prompt } = this.#newLine("generate", name);
     const command = ["generate", prompt, "-m", "small-image", "-o", `${name}.png`, ...ENOUGH];
     const { json, code } = await this.#command(command);
-    const { cost, error } = json as { cost?: number; error?: { code: string } };
+    const { cost, error, notes } = json as { cost?: number; error?: { code: string }; notes?: string[] };
+    const price = PRICES["small-image"]?.low ?? 0;
     if (code === 0) this.#realtime.summaries += numberToMicros(cost ?? Number.NaN);
-    if (error?.code.endsWith("OUTCOME_UNKNOWN")) this.#realtime.marked += PRICES["small-image"]?.low ?? 0;
+    if (notes !== undefined) this.#realtime.marked += price;
+    if (error?.code.endsWith("OUTCOME_UNKNOWN"))
+      this.#realtime.marked += this.#unknownRule === "once" ? 2 * price : price;
   }
 
   /** In micro-dollars. */

@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { basename, extname } from "node:path";
 import { generateImage } from "../../client/realtime.ts";
+import { PAID_TWICE_NOTE } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, typeOfFileName } from "../../contract/image-formats.ts";
 import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
@@ -243,6 +244,7 @@ function describe(
     );
   }
   if (image.text !== "") output.detail(`the model wrote: ${image.text}`);
+  if (image.mayBePaidTwice) output.warn(PAID_TWICE_NOTE);
   if (image.furtherImages > 0)
     output.note(`the response held more than one image (${image.furtherImages + 1}); the first was saved`);
   const ran = image.modelVersion?.startsWith(model)
@@ -261,6 +263,7 @@ function describe(
       cost: cost === null ? null : microsToNumber(cost.micros),
       ...playMoneyField(cost),
       attempts: image.attempts,
+      ...(image.mayBePaidTwice ? { notes: [PAID_TWICE_NOTE] } : {}),
       request_id: image.requestId ?? null,
     },
     lines: [path],

@@ -38,6 +38,9 @@ const REPEATED: Record<UnknownOutcome, string> = {
 /** How often a paid request is sent again whose outcome is unknown. */
 const MOST_REPEATS_OF: Record<UnknownOutcome, number> = { stop: 0, once: 1 };
 
+/** Errors after which the same request may be sent again, where a lost answer may be asked for once more. */
+const RETRY_SENDS_AGAIN: readonly string[] = ["REALTIME_PROVIDER_UNREACHABLE", "REALTIME_TIMEOUT"];
+
 const TROUBLE_DELAY_MS = 1000;
 /** How often a repeat asks for the answer of the request that is at work. */
 const POLL_MS = 250;
@@ -92,7 +95,8 @@ interface RealtimeRequest {
  * that comes too early waits for it, also when another process makes it: that one is at work as long as the hold of the
  * request exists. An answer is finished when it is a success, or an error after which an upstream may have been paid. After
  * any other error a repeat runs again. A run that a stop or a kill cut short is followed by another one; when an upstream
- * may have been paid for it, there is none, or one more, which is marked: see `MakeImageDeps.unknownOutcome`.
+ * may have been paid for it, or its answer was lost, there is none, or one more, which is marked: see
+ * `MakeImageDeps.unknownOutcome`.
  * `REALTIME_OUTCOME_UNKNOWN` answers the next repeat.
  * What an upstream has begun as a task, and has not ended, is no such run: each repeat asks for the same task.
  */
@@ -300,7 +304,11 @@ export class Realtime {
       const isPaidFor = trails.some((trail) => trail.isPaid);
       // The end of the service is no answer, nor is an unexpected error: a repeat finds a run that was cut short.
       const isCutShort = trails.some(({ task }) => task !== null) || !(error instanceof ImgbatchError);
-      const final = isCutShort || error.code === "REALTIME_STOPPING" ? null : error;
+      // The next repeat sends the request once more. It is marked, also after a kill.
+      const isSentOnceMore =
+        paidRuns > 0 && paidRuns <= most && RETRY_SENDS_AGAIN.includes((error as ImgbatchError).code);
+      const isFinal = !isCutShort && !isSentOnceMore && error.code !== "REALTIME_STOPPING";
+      const final = isFinal ? error : null;
       const releasing = this.#release(hold, unbilled(calls()), async (tx) => {
         if (!isPaidFor) await forget(tx);
         else if (final && record)

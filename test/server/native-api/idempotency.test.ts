@@ -22,6 +22,9 @@ const keyed = (key = "k1", more: Record<string, string> = {}) => ({
   headers: { "idempotency-key": key, ...more },
 });
 
+const lostAnswer = () =>
+  new ProviderError("PROVIDER_ITEM_FAILED", "the connection broke", { trouble: "ambiguous" });
+
 /** `[status, whether it is a replay, body]` */
 async function answerTo(answer: Response): Promise<[number, string | null, string]> {
   return [answer.status, answer.headers.get("idempotency-replayed"), await answer.text()];
@@ -237,6 +240,38 @@ describe("a real-time request with an idempotency key", () => {
       first[2],
     ]);
     expect(upstream.requests).toHaveLength(1);
+    await expectCharges(service.data, 0);
+  });
+
+  it("is sent once more by its repeat where the answer was lost and the rule is `once`, and is marked", async () => {
+    const upstream = new FakeUpstream("vendor");
+    upstream.answer = () => Promise.reject(lostAnswer());
+    const service = await startTestService({ workers: false, providers: [upstream], config: ONCE });
+    const first = await generate(service, content("x"), keyed("k1", CONSENT));
+    expect(first.status).toBe(502);
+    expect(await first.text()).toContain("REALTIME_PROVIDER_UNREACHABLE");
+    upstream.answer = async () => made(await tinyPng());
+    const second = await generate(service, content("x"), keyed("k1", CONSENT));
+    expect([second.status, second.headers.get("x-imgbatch-may-be-paid-twice")]).toEqual([200, "true"]);
+    expect(upstream.requests).toHaveLength(2);
+    const { stores } = await openBeside(service.data);
+    expect(await stores.read.usage.count()).toBe(1);
+  });
+
+  it("is not sent a third time after two lost answers, and says that both may be paid", async () => {
+    const upstream = new FakeUpstream("vendor");
+    upstream.answer = () => Promise.reject(lostAnswer());
+    const service = await startTestService({ workers: false, providers: [upstream], config: ONCE });
+    const ask = () => generate(service, content("x"), keyed("k1", CONSENT));
+    expect((await ask()).status).toBe(502);
+    for (let repeat = 0; repeat < 2; repeat++) {
+      const text = await (await ask()).text();
+      expect([text, text]).toEqual([
+        expect.stringContaining("REALTIME_OUTCOME_UNKNOWN"),
+        expect.stringContaining("both may be paid"),
+      ]);
+    }
+    expect(upstream.requests).toHaveLength(2);
     await expectCharges(service.data, 0);
   });
 
