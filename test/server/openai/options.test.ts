@@ -101,7 +101,7 @@ describe("the options of an image", () => {
     first.answer = async () => Promise.reject(new Error("no answer"));
     const service = await startTestService({ workers: false, providers: [first, second] });
     const answer = await generate(service, { prompt: "x", seed: 4 }, consent);
-    expect([answer.status, answer.headers.get("x-should-retry")]).toEqual([409, "false"]);
+    expect([answer.status, answer.headers.get("x-should-retry")]).toEqual([424, "false"]);
     expect([first.requests.length, second.requests.length]).toEqual([1, 0]);
   });
 
