@@ -168,8 +168,8 @@ export function recordedItems(lines: readonly ResultLine[], batchId: string, isR
 export function factsOf(line: ResultLine): ItemFacts {
   const { provider, model_version, seed, upstream_cost, cost, may_be_billed, took_ms, notes, play_money } =
     line;
-  const money = { upstream_cost, cost, may_be_billed, play_money };
-  const facts = Object.entries({ provider, model_version, seed, ...money, took_ms, notes });
+  const money = { upstream_cost, cost, may_be_billed };
+  const facts = Object.entries({ provider, model_version, seed, ...money, took_ms, notes, play_money });
   return Object.fromEntries(facts.filter(([, value]) => value !== undefined));
 }
 

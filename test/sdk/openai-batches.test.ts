@@ -82,7 +82,7 @@ for (const library of ["openai", "openai-7"] as const) {
       });
       const output = await linesOf(batch.output_file_id);
       expect(output.map((result) => [result.custom_id, ...shapeOf(result)])).toEqual([
-        ["wide", "image/png", 1264, 848],
+        ["wide", "image/png", 1536, 1024],
         ["jpeg", "image/jpeg", 1024, 1024],
       ]);
       const errors = await linesOf(batch.error_file_id);

@@ -40,7 +40,7 @@ describe("the recipes for other programs", () => {
       .split("\n")
       .map((line) => JSON.parse(line));
     expect(openai).toMatchObject({
-      size: "1264x848",
+      size: "1536x1024",
       data: [{ b64_json: expect.stringMatching(/^iVBOR/) }],
     });
     expect(genai.candidates[0].content.parts[0].inlineData.mimeType).toBe("image/png");

@@ -23,7 +23,7 @@ const PROGRAM = `
   const told = {};
   const datas = (response) => response.candidates[0].content.parts.flatMap(({ inlineData }) => inlineData?.data ?? []);
 
-  const made = await openai.images.generate({ model, prompt: "a red fox", n: 2, size: "1536x1024" });
+  const made = await openai.images.generate({ model, prompt: "a red fox", n: 2, size: "1264x848" });
   told.images = made.data.map(({ b64_json }) => b64_json);
   const edited = await openai.images.edit({ model, prompt: "in autumn", image: createReadStream(picture) });
   told.edit = edited.data[0].b64_json;

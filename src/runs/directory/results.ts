@@ -95,8 +95,8 @@ const ofBatches = z.looseObject({
     .number()
     .optional()
     .describe("US dollars that the upstream may bill, at most, for requests whose answers were lost"),
-  play_money: z.literal(true).optional().describe("the cost is no real money: the image was drawn"),
   took_ms: count.optional().describe("milliseconds that the provider took; absent in a job of an upstream"),
+  play_money: z.literal(true).optional().describe("the cost is no real money: the image was drawn"),
   status: z.string().describe("success or failed; another service may have words of its own"),
   batch_id: z.string().describe("empty if the batch is not known"),
   verified: z
