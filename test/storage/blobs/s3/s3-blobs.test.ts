@@ -124,7 +124,11 @@ describe("a server or a network that fails", () => {
     expect(Buffer.concat(part ?? []).equals(BYTES.subarray(10, 290_001))).toBe(true);
     const ranges = fake.requests.map(({ headers }) => headers.range).filter((range) => range !== undefined);
     expect(ranges).toHaveLength(10);
-    expect(new Set(ranges).size).toBe(10);
+    // Of each read, every request begins behind what came before it. How much of a cut answer arrives is chance.
+    for (const read of [ranges.slice(0, 3), ranges.slice(3, 6), ranges.slice(6)]) {
+      const starts = read.map((range) => Number(/^bytes=(\d+)-/.exec(String(range))?.[1]));
+      expect(starts).toEqual([...new Set(starts)].sort((a, b) => a - b));
+    }
     cut();
     expect(await blobs.list("outputs/")).toHaveLength(1);
   });
