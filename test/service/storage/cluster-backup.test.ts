@@ -3,6 +3,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { expect, it, onTestFinished, vi } from "vitest";
+import { parseConfig } from "../../../src/config/load.ts";
 import type { BlobsPlace, StoragePlaces } from "../../../src/config/storage-places.ts";
 import { openAdmin } from "../../../src/service/admin.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
@@ -48,9 +49,11 @@ function keepVersions({ objects }: FakeS3): Map<string, S3Object> {
 
 /** An API and a worker, as two processes would be. */
 async function startBoth(storage: StoragePlaces, providers: readonly FakeUpstream[], port = 0) {
-  const worker = await startServiceOn(storage, { role: "worker", providers });
+  // What was being made is asked for once more, with a mark.
+  const config = parseConfig({ limits: { unknownOutcome: "once" } }, "test");
+  const worker = await startServiceOn(storage, { role: "worker", providers, config });
   const address = { host: "127.0.0.1", port };
-  const api = await startServiceOn(storage, { role: "api", providers, address });
+  const api = await startServiceOn(storage, { role: "api", providers, address, config });
   const close = async () => void (await Promise.all([api.close(0), worker.close(0)]));
   await expect.poll(async () => (await fetch(`${api.url}/readyz?for=work`)).status).toBe(200);
   return { url: api.url, close };

@@ -198,8 +198,10 @@ class OpenaiJobs {
     const isFinalizing = phase === "running" && this.#book.now >= at - this.#settings.finalizingMs;
     const ran = isOver ? this.#ran(job) : [];
     const failed = ran.filter(({ isError }) => isError).length;
-    const message = this.#said(job.plan.reason ?? "Enqueued token limit reached.");
-    const data = [{ code: "token_limit_exceeded", message, line: null, param: null }];
+    const { reason } = job.plan;
+    const message = this.#said(reason ?? "Enqueued token limit reached.");
+    const code = reason === undefined ? "token_limit_exceeded" : "batch_failed";
+    const data = [{ code, message, line: null, param: null }];
     return {
       ...{ id: job.name, object: "batch", endpoint: this.#endpoints.get(job.name) ?? ENDPOINTS[0] },
       ...{ errors: phase === "failed" ? { object: "list", data } : null, input_file_id: job.file },
