@@ -192,6 +192,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.byId("b3");
     await read.batches.events("b1");
     await read.batches.countUnended("key1", "batch");
+    await read.batches.keptSince(DAY_MS, { afterSeq: 0, limit: 5 });
     await read.batches.unfinishedByStatus();
     await read.batches.pendingItemCount();
     await read.batches.withStatus(["queued", "failed"]);
