@@ -16,6 +16,8 @@ export interface OptionSpec {
   repeatable?: true;
   /** The words that it takes, for the completion of shells. The command checks them. */
   choices?: readonly string[];
+  /** Words for the completion of shells, where other values are possible, too. */
+  suggestions?: readonly string[];
 }
 
 /** The options of a command, by camel-case name, as they were typed. */

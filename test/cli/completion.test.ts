@@ -18,7 +18,7 @@ const CASES: [string, string[]][] = [
   ["imgbatch init --template git", ["github", "gitlab"]],
   ["imgbatch list --status c", ["cancelled", "completed"]],
   ["imgbatch items --status a", ["all"]],
-  ["imgbatch generate --background op", ["opaque"]],
+  ["imgbatch generate --size 2", ["2K"]],
   ["imgbatch completion z", ["zsh"]],
   ["imgbatch submit --output my-d", ["my-dir"]],
   ["imgbatch submit my-p", ["my-prompts.jsonl"]],

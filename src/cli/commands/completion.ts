@@ -76,7 +76,7 @@ function namesOf({ name, summary }: CommandSpec): { name: string; summary: strin
   return { name, summary };
 }
 
-function toOption({ flags, description, choices }: OptionSpec): CompletedOption {
+function toOption({ flags, description, suggestions, choices = suggestions }: OptionSpec): CompletedOption {
   const names = [...flags.matchAll(/(?<![\w<[-])--?[\w-]+/g)].map(([name]) => name);
   const [placeholder] = /[<[][^>\]]+[>\]]$/.exec(flags) ?? [];
   const value = placeholder === undefined ? null : kindOf(placeholder, choices);

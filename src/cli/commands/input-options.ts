@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { BACKGROUNDS } from "../../contract/image-formats.ts";
+import { BACKGROUNDS, SIZE_TIERS } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type Options, readOptions } from "../../prompts/options.ts";
 import type { VariableRules } from "../../prompts/variables.ts";
@@ -29,20 +29,21 @@ export const itemOptions: readonly OptionSpec[] = [
     flags: "--size <size>",
     description: "512, 1K, 2K or 4K, or pixels such as 1536x1024, if the model makes them",
     default: "1K",
+    suggestions: SIZE_TIERS,
   },
   {
     flags: "--quality <word>",
-    description: "a quality of the model, such as low or high; in batches only",
+    description: "a quality of the model, such as low or high",
     default: "the model's own",
   },
   {
     flags: "--background <kind>",
-    description: "transparent (PNG or WebP), opaque or auto; in batches only",
+    description: "transparent (PNG or WebP), opaque or auto",
     default: "auto",
     choices: BACKGROUNDS,
   },
   { flags: "--seed <n>", description: "the seed of the first image of each prompt; each further one adds 1" },
-  { flags: "--negative-prompt <text>", description: "what the images must not show; in batches only" },
+  { flags: "--negative-prompt <text>", description: "what the images must not show" },
 ];
 
 /** Throws `USAGE` for a wrong option. */
