@@ -199,22 +199,27 @@ describe("a cancellation that races the work", () => {
 const running = ({ processes }: Simulation) => processes.map(({ scheduler }) => scheduler.load.running);
 
 describe("three processes on one database", () => {
-  it("stop the work on a batch that another one cancels with their next beat, and report it once", async () => {
+  it("begin nothing more for a batch that another one cancels, and keep what had been sent, reported once", async () => {
     for (let seed = SEED; seed < SEED + fuzzRuns(40); seed++) {
       const simulation = await Simulation.begin(await tempDir(), seed, 10_000_000, PROCESSES);
-      const creating = simulation.create("one-by-one", ["a", "b", "c", "d", "e", "f"], null);
-      const { batch } = await simulation.turns.until(creating);
+      const texts = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+      const { batch } = await simulation.turns.until(simulation.create("one-by-one", texts, null));
       simulation.isHanging = true;
       await simulation.turns.run();
       simulation.beat();
       await simulation.turns.run();
       expect(running(simulation)).toEqual([2, 2, 2]);
-      await simulation.turns.until(simulation.cancel(batch.id, 1));
-      simulation.beat();
+      const cancelling = simulation.cancel(batch.id, 1);
       await simulation.turns.run();
+      simulation.beat();
+      simulation.answer();
+      await simulation.turns.run();
+      simulation.beat();
+      await simulation.turns.until(cancelling);
       const ended = await simulation.stores.read.batches.byId(batch.id);
       expect(isTerminal(ended?.status ?? "queued")).toBe(true);
       expect(running(simulation)).toEqual([0, 0, 0]);
+      expect(simulation.sent.size).toBe(6);
       await checkFeed(simulation, batch.id);
       await checkEnd(simulation);
       await simulation.end();
@@ -227,9 +232,9 @@ describe("three processes on one database", () => {
     await simulation.turns.until(simulation.create("one-by-one", texts, null));
     simulation.beat();
     const most = [0, 0, 0];
-    for (let beats = 0; beats < 60; beats++) {
-      simulation.beat();
-      await simulation.turns.run(15);
+    for (let turns = 0; simulation.sent.size < texts.length; turns++) {
+      if (turns % 15 === 0) simulation.beat();
+      await simulation.turns.run(1);
       for (const [at, count] of running(simulation).entries()) most[at] = Math.max(most[at] ?? 0, count);
     }
     await simulation.settle();

@@ -1,3 +1,4 @@
+import { EventEmitter, once } from "node:events";
 import { rm } from "node:fs/promises";
 import { crc32 } from "node:zlib";
 import { LOCAL_STORAGE } from "../../src/config/storage-places.ts";
@@ -69,8 +70,9 @@ export class Simulation {
   readonly jobs = new Map<string, SimulatedJob>();
   readonly inputs = new Map<string, readonly JobItem[]>();
   readonly events: ServiceEvent[] = [];
-  /** Whether no request for an image gets an answer. */
+  /** Whether no request for an image gets an answer, until `answer` is called. */
   isHanging = false;
+  readonly #answers = new EventEmitter().setMaxListeners(0);
   /** How many requests for an image were sent, by its prompt. */
   readonly sent = new Map<string, number>();
   /** Errors of beats and looks. */
@@ -140,6 +142,12 @@ export class Simulation {
     const process = this.#process(at);
     process.isStopped = isStopped;
     this.turns.setStopped(process, isStopped);
+  }
+
+  /** The upstream answers the requests that hang, and all that come. */
+  answer(): void {
+    this.isHanging = false;
+    this.#answers.emit("answer");
   }
 
   /** All processes beat, and look at the work of others. Nobody waits for it. */
@@ -445,7 +453,7 @@ export class Simulation {
           onSent?.();
           this.sent.set(prompt, (this.sent.get(prompt) ?? 0) + 1);
           await turn();
-          if (this.isHanging) await aborted(signal);
+          if (this.isHanging) await once(this.#answers, "answer", { signal });
           if (chance(0.5)) signal.throwIfAborted();
           return outcome();
         },
@@ -514,14 +522,6 @@ export class Simulation {
       },
     ];
   }
-}
-
-/** Rejects when the signal is aborted. */
-function aborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
-    if (signal.aborted) reject(signal.reason);
-    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-  });
 }
 
 /** The same repositories; each of their answers waits for a turn first. */
