@@ -132,6 +132,8 @@ export class MoneyStory {
   #prompts = 0;
   #generated = 0;
   #kills = 0;
+  /** The number of requests that the log knows. */
+  #told = 0;
   /** The service that stays; null while the commands start their own. */
   #service: LocalService | null = null;
   /** Whether a service was stopped before it had ended its work. */
@@ -523,8 +525,10 @@ export class MoneyStory {
 
   #note(args: readonly string[], how: string, code: number | null, stderr: string): void {
     const { arrivals, billedMicroUsd } = this.#upstream;
+    const since = arrivals.slice(this.#told).map(({ prompt, fate }) => `${prompt} ${fate}`);
+    this.#told = arrivals.length;
     this.#log.push(
-      `$ imgbatch ${args.join(" ")} (${how}): exit ${code}; ${arrivals.length} requests, ${billedMicroUsd} billed`,
+      `$ imgbatch ${args.join(" ")} (${how}): exit ${code}; ${billedMicroUsd} billed [${since.join(", ")}]`,
       ...stderr
         .trim()
         .split("\n")
