@@ -1,4 +1,3 @@
-import { EventEmitter, once } from "node:events";
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { askToCancel, cancelBatch } from "../domain/batches/end-batch.ts";
 import { endJobs } from "../domain/jobs/job-rules.ts";
@@ -30,8 +29,6 @@ export class Scheduler {
   readonly #cancelling = new Map<string, Promise<void>>();
   readonly #tasks = new Tasks();
   readonly #stopping = new AbortController();
-  /** Emits `poll` after each look at the work of other processes. */
-  readonly #polls = new EventEmitter().setMaxListeners(0);
   readonly #removeOrphans = coalesced(() => removeLateOrphans(this.#deps));
   readonly #readInputs = coalesced(() => this.#beginToReadInputs());
   #isRunning = false;
@@ -118,7 +115,6 @@ export class Scheduler {
     const { stores, presence, goingOn } = this.#deps;
     await releaseLeases(this.#deps);
     await this.#forgetEnded();
-    this.#polls.emit("poll");
     for (const { id } of await stores.read.batches.cancelsAsked()) this.#beginToCancel(id);
     const yieldSometimes = createYield(20);
     for (const batch of await stores.read.batches.begun(goingOn.kind)) {
@@ -208,9 +204,9 @@ export class Scheduler {
       this.#wakePools();
       tellOthers();
       await Promise.all(this.#pools.map((pool) => pool.settle(batchId)));
-      // The requests of other processes end with their answers, or with the death of their process: see `poll`.
+      // The requests of other processes end with their answers, or with the death of their process.
       while (await stores.read.items.areLeasedBesides(batchId, presence.id))
-        await once(this.#polls, "poll", { signal: this.#stopping.signal });
+        await presence.nextPoll(this.#stopping.signal);
       failed = await cancelBatch(this.#deps, batchId, () => endOf(this.#deps));
     } finally {
       if (failed === null) this.#cancelling.delete(batchId);
