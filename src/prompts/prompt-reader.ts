@@ -42,9 +42,6 @@ export class PromptReader {
   readonly #rules: ReaderRules;
   /** The line that uses each id, numbered ids included. */
   readonly #owners = new Map<string, FileLine>();
-  /** Lines with more reference images than usual. */
-  readonly #crowded: { fileLine: FileLine; count: number }[] = [];
-
   readonly #notes: string[] = [];
   /** Columns and words that other programs would act on, in words, with the number of rows that have them. */
   readonly #foreignColumns = new Map<string, number>();
@@ -161,8 +158,6 @@ export class PromptReader {
           if (row.customId === null && idColumn === undefined && /^(id|sku)$/i.test(name))
             this.#idLike.add(name);
         }
-        const most = this.#rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
-        if (row.references.length > most) this.#crowded.push({ fileLine, count: row.references.length });
         yield { row, number, variant, fileLine, report };
         if (row.prompt.length > this.#rules.limits.promptChars) this.#excessChars += row.prompt.length;
         if (this.isCut) {
@@ -175,10 +170,7 @@ export class PromptReader {
     if (rowCount === 0 && problems.count === before) reportLine(null, null, "holds no prompts");
   }
 
-  /**
-   * Ends the reading of these files. Lines with unusually many references are reported now, beside other problems only: the
-   * service's own limit is known after all else is right.
-   */
+  /** Ends the reading of these files, and returns all problems. */
   finish(): Problems {
     if (this.isCut) return this.problems;
     for (const name of this.#expander.idle) {
@@ -186,16 +178,11 @@ export class PromptReader {
       this.problems.add({ file: "--var", line: null }, name, `no line uses it; ${use}, or leave it out`);
     }
     this.#expander.reportLacking(this.problems);
-    const { usualReferences, promptColumn, idColumn } = this.#rules;
+    const { promptColumn, idColumn } = this.#rules;
     const flags = { "--prompt-column": promptColumn, "--id-column": idColumn };
     for (const [flag, name] of Object.entries(flags))
       if (name !== undefined && !this.#hasNames && this.#rowCount > 0)
         this.problems.add({ file: flag, line: null }, null, "a .txt file has no columns; leave it out");
-    if (this.problems.count === 0) return this.problems;
-    for (const { fileLine, count } of this.#crowded) {
-      const message = `${usualReferences?.who} at most ${counted(usualReferences?.max ?? 0, "reference image")}; this prompt has ${count}`;
-      this.problems.add(fileLine, "reference_images", message);
-    }
     return this.problems;
   }
 

@@ -33,8 +33,6 @@ export class Scheduler {
   readonly #stopping = new AbortController();
   /** Emits the id of a batch that is being cancelled each time when its upstream could not be told to stop a job. */
   readonly #refusals = new EventEmitter().setMaxListeners(0);
-  /** Emits `poll` after each look at the work of other processes. */
-  readonly #polls = new EventEmitter().setMaxListeners(0);
   readonly #removeOrphans = coalesced(() => removeLateOrphans(this.#deps));
   readonly #readInputs = coalesced(() => this.#beginToReadInputs());
   #isRunning = false;
@@ -121,7 +119,6 @@ export class Scheduler {
     const { stores, presence, goingOn } = this.#deps;
     await releaseLeases(this.#deps);
     await this.#forgetEnded();
-    this.#polls.emit("poll");
     for (const { id } of await stores.read.batches.cancelsAsked()) this.#beginToCancel(id);
     const yieldSometimes = createYield(20);
     for (const batch of await stores.read.batches.begun(goingOn.kind)) {
@@ -216,9 +213,9 @@ export class Scheduler {
       tellOthers();
       const onRefused = (cause: unknown) => void this.#refusals.emit(batchId, cause);
       await Promise.all(this.#pools.map((pool) => pool.settle(batchId, onRefused)));
-      // The requests of other processes end with their answers, or with the death of their process: see `poll`.
+      // The requests of other processes end with their answers, or with the death of their process.
       while (await stores.read.items.areLeasedBesides(batchId, presence.id))
-        await once(this.#polls, "poll", { signal: this.#stopping.signal });
+        await presence.nextPoll(this.#stopping.signal);
       failed = await cancelBatch(this.#deps, batchId, () => endOf(this.#deps));
     } finally {
       if (failed === null) this.#cancelling.delete(batchId);

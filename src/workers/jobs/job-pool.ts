@@ -81,7 +81,6 @@ export class JobPool implements WorkerPool {
     const { stores, presence, goingOn } = this.#deps;
     for (const batchId of batchIds) await this.noticeStops(batchId);
     const begun = new Map((await stores.read.batches.begun(goingOn.kind)).map((batch) => [batch.id, batch]));
-    for (const { changed } of this.#settling.values()) changed.abort();
     for (const batchId of batchIds) {
       if (this.#settling.has(batchId)) continue;
       const now = begun.get(batchId);
@@ -128,7 +127,7 @@ export class JobPool implements WorkerPool {
    */
   async settle(batchId: string, onRefused: (cause: unknown) => void): Promise<void> {
     if (!isPaid(this.provider) || !(await this.#isMaker(batchId))) return;
-    const { stores, clock } = this.#deps;
+    const { stores, clock, presence } = this.#deps;
     const askedAtMs = (await stores.read.batches.byId(batchId))?.cancelAskedAtMs ?? clock.nowMs();
     await stores.write(async (tx) => {
       await tx.lock("batch", batchId);
@@ -142,10 +141,12 @@ export class JobPool implements WorkerPool {
         const leftMs = askedAtMs + SETTLE_MS - clock.nowMs();
         if (leftMs <= 0 || !(await this.#hasStopping(batchId))) return;
         const { signal, unlink } = linkSignals(this.#stopping.signal, changed.signal);
-        await clock
-          .sleep(leftMs, signal)
-          .catch(() => {})
-          .finally(unlink);
+        const waits = [clock.sleep(leftMs, signal)];
+        // Another process may be the owner.
+        if (!presence.isAlone) waits.push(presence.nextPoll(signal));
+        await Promise.race(waits).catch(() => {});
+        changed.abort();
+        unlink();
         this.#stopping.signal.throwIfAborted();
       }
     } finally {
