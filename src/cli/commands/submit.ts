@@ -50,7 +50,7 @@ import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
 import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, originsOf, requireKnown, unknownRun } from "../targets.ts";
-import { loadReferences, readVariableRules, requireCount } from "./input-options.ts";
+import { fieldFlags, loadReferences, readVariableRules, requireCount } from "./input-options.ts";
 import { running } from "./shared-options.ts";
 import { readSubmitOptions, submitOptions } from "./submit-options.ts";
 
@@ -105,6 +105,10 @@ async function run(context: CommandContext): Promise<CommandResult> {
       shared: await loadReferences(context.options, "reference", cwd, limits),
       note: (remark) => context.output.note(remark),
       options: options.itemOptions,
+      flags: fieldFlags(options.itemOptions, {
+        output_count: { flag: "--count", value: context.options.count && typed.count },
+        model: { flag: "--model", value: typed.model },
+      }),
       findMore: (read, problems) => findMisfits(limited, options, read, problems),
     });
     if (kept.size > 0) context.output.note(keptNote([...kept]));
