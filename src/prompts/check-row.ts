@@ -70,11 +70,6 @@ export interface RowRules {
   defaultCount: number;
   /** The format of all files. Default: by the ending of each, else JSON lines. */
   format?: FormatName | null;
-  /**
-   * How many reference images a line may usually have, and who sets that limit. The service decides, so an excess is
-   * reported only together with other problems. Default: it is not reported.
-   */
-  usualReferences?: { max: number; who: string } | undefined;
   /** Report every unknown field and variable, instead of keeping it as metadata or text. Default: false. */
   isStrict?: boolean;
   /** Gets the names of all metadata. */

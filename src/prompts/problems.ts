@@ -49,6 +49,16 @@ export class Problems {
     return this.#count;
   }
 
+  /** Whether no further problem would be shown. */
+  get isFull(): boolean {
+    return this.#count >= MOST_SHOWN;
+  }
+
+  /** Whether a problem of this field of a line is shown. */
+  has({ file, line }: FileLine, field: string): boolean {
+    return this.#shown.some((each) => each.file === file && each.line === line && each.field === field);
+  }
+
   add(fileLine: Pick<Problem, "file" | "line">, field: string | null, message: string): void {
     const line = `${fileLine.file}:${fileLine.line}`;
     if (line !== this.#line) this.#ofLine.clear();

@@ -1,4 +1,4 @@
-import { setMaxListeners } from "node:events";
+import { EventEmitter, once, setMaxListeners } from "node:events";
 import { StorageUnavailable } from "../domain/ports/blob-store.ts";
 import type { Stores, Transaction, WorkerRecord } from "../domain/ports/stores.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
@@ -74,6 +74,8 @@ export class Alone {
 
   follow(_follower: Follower): void {}
 
+  async nextPoll(_signal: AbortSignal): Promise<void> {}
+
   async run(_signal: AbortSignal): Promise<void> {}
 
   async setPaused(_isPaused: boolean): Promise<void> {}
@@ -96,6 +98,8 @@ export class Cluster {
   #lost = lostSignal();
   /** The workers that were alive at the last heartbeat. */
   #live: readonly WorkerRecord[] = [];
+  /** Emits `poll` at the end of each poll. */
+  readonly #polls = new EventEmitter().setMaxListeners(0);
   /** Workers have left or died, and no poll has taken over their work yet. */
   #areSomeGone = false;
   /** When the last heartbeat began, and when the first of those ended that came without trouble. */
@@ -224,7 +228,14 @@ export class Cluster {
     } catch (error) {
       if (areSomeGone) this.#areSomeGone = true;
       throw error;
+    } finally {
+      this.#polls.emit("poll");
     }
+  }
+
+  /** Resolves at the end of the next poll. Rejects when the signal is aborted. */
+  async nextPoll(signal: AbortSignal): Promise<void> {
+    await once(this.#polls, "poll", { signal });
   }
 
   /** Asks all processes to begin no work, or to begin work again; they follow with their next heartbeat. */

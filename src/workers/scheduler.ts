@@ -1,4 +1,5 @@
 import { EventEmitter, once } from "node:events";
+import { ImgbatchError } from "../contract/errors.ts";
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { askToCancel, cancelBatch } from "../domain/batches/end-batch.ts";
 import { endJobs } from "../domain/jobs/job-rules.ts";
@@ -30,8 +31,8 @@ export class Scheduler {
   readonly #cancelling = new Map<string, Promise<void>>();
   readonly #tasks = new Tasks();
   readonly #stopping = new AbortController();
-  /** Emits `poll` after each look at the work of other processes. */
-  readonly #polls = new EventEmitter().setMaxListeners(0);
+  /** Emits the id of a batch that is being cancelled each time when its upstream could not be told to stop a job. */
+  readonly #refusals = new EventEmitter().setMaxListeners(0);
   readonly #removeOrphans = coalesced(() => removeLateOrphans(this.#deps));
   readonly #readInputs = coalesced(() => this.#beginToReadInputs());
   #isRunning = false;
@@ -118,7 +119,6 @@ export class Scheduler {
     const { stores, presence, goingOn } = this.#deps;
     await releaseLeases(this.#deps);
     await this.#forgetEnded();
-    this.#polls.emit("poll");
     for (const { id } of await stores.read.batches.cancelsAsked()) this.#beginToCancel(id);
     const yieldSometimes = createYield(20);
     for (const batch of await stores.read.batches.begun(goingOn.kind)) {
@@ -150,9 +150,9 @@ export class Scheduler {
 
   /**
    * Cancels a batch; an ended batch stays as it is. From now on nothing is begun for it, also after a restart. Requests that
-   * have left for a paid upstream are awaited, and their images are kept. Other work is stopped. Throws
-   * `BATCH_IMAGE_CANCEL_FAILED` when the job of an upstream could not be cancelled: the batch is cancelled all the same.
-   * Repeating the call tries the job again. `tellOthers` is called when the batch has stopped, and when it has ended.
+   * have left for a paid upstream are awaited, as are its jobs, which are told to stop, and their images are kept. Other work
+   * is stopped. Throws `BATCH_IMAGE_CANCEL_FAILED` when the job of an upstream could not be told: the batch is cancelled all
+   * the same, and that of a paid upstream once the job has ended. Repeating the call tries the job again. `tellOthers` is called when the batch has stopped, and when it has ended.
    */
   cancel(batchId: string, tellOthers = () => {}): Promise<void> {
     const cancelling =
@@ -162,7 +162,11 @@ export class Scheduler {
       this.#cancelling.set(batchId, cancelling);
       this.#tasks.track(cancelling.catch(() => {}));
     }
-    return cancelling;
+    const isOver = new AbortController();
+    const refused = once(this.#refusals, batchId, { signal: isOver.signal }).then(([cause]) => {
+      throw new ImgbatchError("BATCH_IMAGE_CANCEL_FAILED", undefined, { cause });
+    });
+    return Promise.race([cancelling, refused]).finally(() => isOver.abort());
   }
 
   /** Goes on with a cancellation that an earlier process, or another one, has begun. */
@@ -207,10 +211,11 @@ export class Scheduler {
       await askToCancel(stores, batchId, clock.nowMs());
       this.#wakePools();
       tellOthers();
-      await Promise.all(this.#pools.map((pool) => pool.settle(batchId)));
-      // The requests of other processes end with their answers, or with the death of their process: see `poll`.
+      const onRefused = (cause: unknown) => void this.#refusals.emit(batchId, cause);
+      await Promise.all(this.#pools.map((pool) => pool.settle(batchId, onRefused)));
+      // The requests of other processes end with their answers, or with the death of their process.
       while (await stores.read.items.areLeasedBesides(batchId, presence.id))
-        await once(this.#polls, "poll", { signal: this.#stopping.signal });
+        await presence.nextPoll(this.#stopping.signal);
       failed = await cancelBatch(this.#deps, batchId, () => endOf(this.#deps));
     } finally {
       if (failed === null) this.#cancelling.delete(batchId);

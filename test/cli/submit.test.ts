@@ -3,7 +3,9 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { resultSchema } from "../../src/runs/directory/results.ts";
 import { type Cli, createCli } from "../support/cli.ts";
+import { runInProcess } from "../support/cli-in-process.ts";
 import { type FakeOptions, png } from "../support/fake-service.ts";
+import { tempDir } from "../support/temp-dir.ts";
 
 const PROMPTS = '{"custom_id":"cat","prompt":"a cat"}\n{"custom_id":"dog","prompt":"a dog"}\n';
 
@@ -45,7 +47,7 @@ it("bad lines are all reported, nothing is sent, and the exit code is 2", async 
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
   expect(stderr).toMatch(/pets\.jsonl:2: promt: .*did you mean prompt/);
   expect(stderr).toMatch(/pets\.jsonl:3: prompt: must be a string/);
-  expect(cli.fake.requests).toHaveLength(0);
+  expect(cli.fake.count(/^(?!GET)/)).toBe(0);
   const { error } = (await cli.here(["submit", "pets.jsonl", "--json"])).json();
   expect(error).toMatchObject({
     code: "INVALID_INPUT",
@@ -53,18 +55,45 @@ it("bad lines are all reported, nothing is sent, and the exit code is 2", async 
   });
 });
 
-it("too many reference images are said together with what else is wrong, by the model that was named", async () => {
+it("[FILE-2] what the model does not take is said together with what is wrong anyway", async () => {
   const crowded = { prompt: "x", reference_images: ["a.png", "a.png", "a.png", "a.png"] };
-  const cli = await bench({}, `${JSON.stringify(crowded)}\n{"promt":"x"}\n`);
-  await writeFile(join(cli.cwd, "a.png"), png("a"));
-  const problems = async (...more: string[]) =>
-    (await cli.here(["submit", "pets.jsonl", "--json", ...more])).json().error?.details?.join("\n");
-  expect(await problems()).toMatch(
-    /^pets\.jsonl:1: reference_images: many models .* take at most 3 reference images; this prompt has 4\npets\.jsonl:2: promt:/,
+  const lines = [
+    { prompt: "x", size: "3K", quality: "mega" },
+    crowded,
+    { prompt: "x", model: "nope", seed: -2 },
+    { promt: "x" },
+  ];
+  const text = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+  const cwd = await tempDir();
+  await writeFile(join(cwd, "p.jsonl"), text);
+  await writeFile(join(cwd, "a.png"), png("a"));
+  const data = await tempDir();
+  const told = async (args: string[]) =>
+    (await runInProcess([...args, "--data", data, "--json"], { cwd })).json().error?.details?.join("\n");
+  for (const args of [
+    ["submit", "p.jsonl", "--model", "vendorx-3.1-flash-lite-image"],
+    ["generate", "--file", "p.jsonl"],
+  ]) {
+    const problems = await told(args);
+    expect(problems).toMatch(/^p\.jsonl:1: size: "3K": use 512, 1K/m);
+    expect(problems).toMatch(/^p\.jsonl:1: quality: mega/m);
+    expect(problems).toMatch(/^p\.jsonl:3: model: .*nope|^p\.jsonl:3: model: cannot be chosen/m);
+    expect(problems).toMatch(/^p\.jsonl:3: seed: /m);
+    expect(problems).toMatch(/^p\.jsonl:4: promt: /m);
+    expect(problems).not.toMatch(/^p\.jsonl:1: size: .*makes/m);
+  }
+  const few = await told(["submit", "p.jsonl", "--model", "vendorx-3.1-flash-lite-image"]);
+  expect(few).toMatch(
+    /^p\.jsonl:2: reference_images: .* takes at most 3 reference images; this prompt has 4/m,
   );
-  expect(await problems("--model", "v-flash-image")).toMatch(/v-flash-image usually takes at most 3/);
-  expect(await problems("--model", "v-pro-image")).not.toContain("reference_images");
-  expect(cli.fake.requests).toHaveLength(0);
+});
+
+it("a service that cannot be asked hides no problem of a file", async () => {
+  const cli = await bench({}, '{"promt":"x"}\n');
+  await cli.fake.close();
+  const { code, stderr } = await cli.here(["submit", "pets.jsonl"]);
+  expect(code).toBe(2);
+  expect(stderr).toMatch(/^error: 2 problems in the input; nothing was sent\.\n {2}pets\.jsonl:1: promt:/);
 });
 
 it("what the service reports of each image stands in the results, in items, and in the summary when it may be paid twice", async () => {

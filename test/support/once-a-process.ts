@@ -1,5 +1,5 @@
 import { subscribe } from "node:diagnostics_channel";
-import type { IncomingMessage } from "node:http";
+import type { ClientRequest, IncomingMessage } from "node:http";
 import { expect } from "vitest";
 import { PATHS } from "../../src/contract/routes.ts";
 import { watchText } from "./secrets.ts";
@@ -27,9 +27,10 @@ globalThis.fetch = async (...request) => {
   watchText(headers, `headers of an answer ${answer.status}`);
   return answer;
 };
-// The client sends its requests with Node's own HTTP.
+// The client sends its requests with Node's own HTTP. So do upstreams' adapters, whose stand-ins may echo their key.
 subscribe("http.client.response.finish", (message) => {
-  const { response } = message as { response: IncomingMessage };
+  const { request, response } = message as { request: ClientRequest; response: IncomingMessage };
+  if (!JSON.stringify(request.getHeaders()).includes("imgb_")) return;
   watchText(response.rawHeaders.join("\n"), `headers of an answer ${response.statusCode}`);
 });
 /** The one answer that has a secret in it: the token of a new session. */

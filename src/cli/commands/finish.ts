@@ -282,7 +282,8 @@ async function imagesToMake(work: Work): Promise<Asked[]> {
   const prompts = await itemsOf(options.dir, await readRunInput(options.dir), ids);
   const images = prompts.map((item) => ({ ...item, model: modelOf(item) }));
   const { models } = await priced(work, images);
-  fitItems(images, models, settingsOf(state).mimeType, {}, { ...WIDEST_LIMITS, ...models.limits });
+  const limits = { ...WIDEST_LIMITS, ...models.limits };
+  fitItems(images, models, { mimeType: settingsOf(state).mimeType, limits });
   return images;
 }
 

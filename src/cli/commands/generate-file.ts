@@ -2,6 +2,7 @@ import { join, resolve } from "node:path";
 import { createRateLimiter } from "../../client/realtime.ts";
 import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
+import type { Http } from "../../http/http.ts";
 import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { Problems } from "../../prompts/problems.ts";
@@ -28,7 +29,7 @@ import type { ImageConsent } from "../../runs/send.ts";
 import { stands } from "../../runs/standing.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
-import { expectedLimits, withService } from "../connect/connect.ts";
+import { askOnce, expectedLimits, withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
 import { differsNote, failureLines, paidTwiceNote, unknownOutcomeNote } from "../finish-run.ts";
 import { stopReason } from "../interruption.ts";
@@ -41,7 +42,7 @@ import { nextOfImages, remakeElsewhere } from "../output/run-steps.ts";
 import { chooseUpstream, originsOf } from "../targets.ts";
 import { paidRequestsNote } from "../terminal.ts";
 import type { GenerateOptions } from "./generate-options.ts";
-import { readVariableRules, requireCount } from "./input-options.ts";
+import { fieldFlags, readVariableRules, requireCount } from "./input-options.ts";
 import { requireDirectory } from "./submit-options.ts";
 
 /** Makes the images of a prompt file in a run directory, one request for each image. */
@@ -53,11 +54,14 @@ export async function generateMany(
   const { cwd, stdin } = context;
   const shownDir = options.output ?? defaultRunDirectory(file);
   requireDirectory(resolve(cwd, shownDir), shownDir);
-  const limits = await expectedLimits(
-    context,
-    await chooseUpstream(context, resolve(cwd, shownDir)).catch(() => null),
-  );
+  const upstream = await chooseUpstream(context, resolve(cwd, shownDir)).catch(() => null);
+  const limits = await expectedLimits(context, upstream);
   requireCount(options.count, limits);
+  const withShared = (items: readonly PromptItem[]) =>
+    items.map((item) => (item.references.length === 0 ? { ...item, references: options.images } : item));
+  const wish: Wish = { model: options.model, options: options.options, inputImages: options.images.length };
+  const limitsFor = (items: readonly PromptItem[], http: Http, signal: AbortSignal) =>
+    announcedLimits(http, [...items, ...items.flatMap(({ references }) => references)], signal);
   const read = await readPromptFiles([{ name: file, cwd, stdin }], {
     limits,
     defaultCount: options.count,
@@ -66,35 +70,53 @@ export async function generateMany(
     hidden: context.hidden,
     ...(await readVariableRules(context)),
     note: (remark) => context.output.note(remark),
+    flags: fieldFlags(options.options, {
+      output_count: { flag: "--count", value: context.options.count && options.count },
+      reference_images: { flag: "--image", value: options.images[0] },
+    }),
+    findMore: (items, problems) =>
+      askOnce(context, upstream, async (http, signal) => {
+        const asked = withShared(items);
+        const model = await chooseRealtimeModel(http, wish, signal);
+        reportUnfit(asked, model, await limitsFor(asked, http, signal), problems);
+      }),
   });
-  const prompts = read.map((item) =>
-    item.references.length === 0 ? { ...item, references: options.images } : item,
-  );
+  const prompts = withShared(read);
   const { mimeType } = options;
-  const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
   return makeRun(context, options, {
     shownDir,
-    wish: { model: options.model, options: options.options, inputImages },
+    wish,
     itemCount: prompts.length,
-    limitsOf: ({ http }) =>
-      announcedLimits(http, [...prompts, ...prompts.flatMap(({ references }) => references)], context.signal),
+    limitsOf: ({ http }) => limitsFor(prompts, http, context.signal),
     planFor: (model, origin, limits) => {
-      requireRealtimeFits(prompts, model, limits);
+      const problems = new Problems();
+      reportUnfit(prompts, model, limits, problems);
+      problems.throwIfAny();
       return planRealtimeRun({ model: model.id, options: options.options, mimeType, origin }, prompts);
     },
   });
 }
 
-/** Throws `INVALID_INPUT` naming every line that asks for what real time, or the model, does not make. */
-function requireRealtimeFits(items: readonly PromptItem[], model: ChosenRealtimeModel, limits: Limits): void {
-  const problems = new Problems();
+/** Adds what the lines ask for that real time, or the model, does not make. A field with a problem gets no second one. */
+function reportUnfit(
+  items: readonly PromptItem[],
+  model: ChosenRealtimeModel,
+  limits: Limits,
+  problems: Problems,
+): void {
   for (const item of items) {
     const { fileLine, model: named } = item;
-    reportExcess(item, limits, (field, message) => problems.add(fileLine, field, message));
-    if (named !== undefined && named !== model.id) problems.add(fileLine, "model", BATCHES_ONLY);
-    for (const { field, message } of realtimeProblems(model, item)) problems.add(fileLine, field, message);
+    const report = (field: string, message: string) => {
+      if (!problems.has(fileLine, field)) problems.add(fileLine, field, message);
+    };
+    reportExcess(item, limits, report);
+    if (named !== undefined && named !== model.id) report("model", BATCHES_ONLY);
+    for (const { field, message } of realtimeProblems(model, item)) report(field, message);
+    const { maxInputImages: most } = model;
+    const count = item.references.length;
+    if (most !== null && count > most)
+      report("reference_images", `${model.id} takes at most ${counted(most, "input image")}, not ${count}`);
   }
-  problems.throwIfAny();
 }
 
 /** Makes the images of a run again that two requests may have paid for, and what else is missing in its directory. */

@@ -6,6 +6,7 @@ import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
 import { readEnvironment } from "../../environment.ts";
 import { costText } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
+import type { Problems } from "../../prompts/problems.ts";
 import { ownOrigin } from "../../providers/catalogue/catalogue.ts";
 import { checkDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { readResults } from "../../runs/directory/results.ts";
@@ -19,12 +20,11 @@ import {
   pinnedQualities,
   type RunModels,
   usedModels,
-  usualReferences,
 } from "../../runs/plan/choose-model.ts";
 import { assignIds, type Chunk, type Plan, planRun, type RunRequest } from "../../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/prompt-files.ts";
 import { isMadeAgain, planRetry } from "../../runs/plan/retry.ts";
-import { fitItems, settleItems } from "../../runs/plan/settle-items.ts";
+import { fitItems, reportMisfits, settleItems } from "../../runs/plan/settle-items.ts";
 import { describeChanges } from "../../runs/plan/update.ts";
 import {
   askedIn,
@@ -39,7 +39,7 @@ import {
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { expectedLimits, serviceToExpect, withService } from "../connect/connect.ts";
+import { askOnce, expectedLimits, serviceToExpect, withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
@@ -49,7 +49,7 @@ import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
 import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, originsOf, requireKnown, unknownRun } from "../targets.ts";
-import { loadReferences, readVariableRules, requireCount } from "./input-options.ts";
+import { fieldFlags, loadReferences, readVariableRules, requireCount } from "./input-options.ts";
 import { running } from "./shared-options.ts";
 import { readSubmitOptions, submitOptions } from "./submit-options.ts";
 
@@ -91,6 +91,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
     const stdin = () => context.stdin(signal);
     const sources = context.arguments.map((name) => ({ name, cwd, stdin }));
     const kept = new Set<string>();
+    const limited = { ...context, signal };
     const items = await readPromptFiles(sources, {
       kept,
       limits: options.limits,
@@ -99,15 +100,18 @@ async function run(context: CommandContext): Promise<CommandResult> {
       isStrict: options.isStrict,
       root: context.root,
       hidden: context.hidden,
-      usualReferences: usualReferences(options.model),
       ...(await readVariableRules(context)),
       shared: await loadReferences(context.options, "reference", cwd, limits),
       note: (remark) => context.output.note(remark),
       options: options.itemOptions,
+      flags: fieldFlags(options.itemOptions, {
+        output_count: { flag: "--count", value: context.options.count && typed.count },
+        model: { flag: "--model", value: typed.model },
+      }),
+      findMore: (read, problems) => findMisfits(limited, options, read, problems),
     });
     if (kept.size > 0) context.output.note(keptNote([...kept]));
     const upstream = await chooseUpstream(context, options.dir);
-    const limited = { ...context, signal };
     const isBegun = (await readRunState(options.dir)) !== null;
     const here = await runHere(limited, options, items, upstream);
     if (here !== null) return here;
@@ -143,6 +147,27 @@ async function run(context: CommandContext): Promise<CommandResult> {
 async function limitsOfRun(context: CommandContext, dir: string): Promise<Limits> {
   const upstream = await chooseUpstream(context, dir).catch(() => null);
   return expectedLimits(context, upstream);
+}
+
+/** Adds what the service does not take of prompts that have problems, if it can be asked. */
+async function findMisfits(
+  context: CommandContext,
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+  problems: Problems,
+): Promise<void> {
+  const upstream = await chooseUpstream(context, options.dir).catch(() => null);
+  await askOnce(context, upstream, async (http, signal) => {
+    const earlier = options.isNew ? null : await readRunState(options.dir);
+    const wanted = { named: options.model, earlier: earlier?.request?.model };
+    const models = await chooseModels(http, items, wanted, signal);
+    reportMisfits(items, models, rulesOf(options, models), problems);
+  });
+}
+
+function rulesOf(options: SubmitOptions, models: RunModels) {
+  const { mimeType, itemOptions: shared } = options;
+  return { mimeType, shared, limits: options.limitsFor({ ...options.limits, ...models.limits }) };
 }
 
 /** Returns the prompts as the lines of a prompt file without variables. `model`: that of the run, null while it is not known. */
@@ -327,8 +352,9 @@ async function submit(
   const { model: before, default_qualities: qualities } = earlier?.request ?? {};
   const wanted = { named: options.model, earlier: before, qualities };
   const models = await chooseModels(service.http, items, wanted, signal);
-  const limits = options.limitsFor({ ...options.limits, ...models.limits });
-  const settled = fitItems(items, models, options.mimeType, options.itemOptions, limits);
+  const rules = rulesOf(options, models);
+  const { limits } = rules;
+  const settled = fitItems(items, models, rules);
   if (options.isExpanded) return describeExpanded(context, items, models.first.id);
   const defaultQualities = Object.fromEntries(
     [models.first, ...items.map(models.of)].flatMap(({ id, options }) =>

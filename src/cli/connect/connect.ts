@@ -253,6 +253,31 @@ export async function withService<T>(
   }
 }
 
+/** How long a service may take for what only completes a message. */
+const ONCE_MS = 10_000;
+
+/** Asks the service something that only completes a message: once, without a word about what fails. */
+export async function askOnce(
+  context: CommandContext,
+  upstream: UpstreamChoice | null,
+  ask: (http: Http, signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const signal = AbortSignal.any([context.signal, AbortSignal.timeout(ONCE_MS)]);
+  try {
+    const needs = { workers: false, images: true, upstream, priced: pricedModel(context) };
+    const connection = await context.connect(needs, signal);
+    try {
+      await ask(httpTo(connection, context, { maxRetries: 0 }), signal);
+    } finally {
+      if (connection.kind === "running") await connection.leave();
+      if (connection.kind === "embedded") await connection.close();
+    }
+  } catch (error) {
+    context.signal.throwIfAborted();
+    if (!(error instanceof ImgbatchError) && !signal.aborted) throw error;
+  }
+}
+
 const WHOSE = {
   remote: "named by the caller",
   running: "embedded, in another process",

@@ -223,16 +223,6 @@ function pricedTier(size: string, prices: readonly { size: string }[]): string {
   );
 }
 
-/** The smallest limit of the usual models. */
-const USUAL_REFERENCES = 3;
-
-/** Returns how many reference images a line may usually have. The service's own limit is not known yet. */
-export function usualReferences(wanted: string | null): { max: number; who: string } {
-  const max = wanted === null ? 0 : referenceLimitByName(wanted);
-  if (max > 0) return { max, who: `${wanted} usually takes` };
-  return { max: USUAL_REFERENCES, who: `many models (\`${programName()} models\` lists yours) take` };
-}
-
 /** The demands on the model. */
 export interface Wish {
   /** Null: the first of the list. */
@@ -256,6 +246,8 @@ export interface ChosenRealtimeModel {
   imageSizes: readonly string[] | null;
   /** Null when the service announces none: it has no words for them then. */
   options: RealtimeModel["options"];
+  /** Null when the service does not say. */
+  maxInputImages: number | null;
 }
 
 /**
@@ -278,13 +270,14 @@ export async function chooseRealtimeModel(
     aspectRatios: listed?.aspectRatios ?? null,
     imageSizes: listed?.imageSizes ?? null,
     options: listed?.options ?? null,
+    maxInputImages: listed?.maxInputImages ?? null,
   };
   const [problem] = realtimeProblems(model, wish.options);
   if (problem !== undefined) {
     const flag = `--${problem.field.replace("_", "-")}`;
     throw new ImgbatchError("USAGE", `${flag} ${problem.message}.`, { param: flag });
   }
-  if (listed !== undefined) requireInputs(listed, wish);
+  requireInputs(model, wish);
   return model;
 }
 
@@ -298,7 +291,7 @@ function realtimeCost(
   return costs?.[pricedTier(size, sizes)] ?? null;
 }
 
-function requireInputs(model: RealtimeModel, { inputImages }: Wish): void {
+function requireInputs(model: ChosenRealtimeModel, { inputImages }: Wish): void {
   if (model.maxInputImages === null || inputImages <= model.maxInputImages) return;
   const message = `${model.id} takes at most ${model.maxInputImages} input images, not ${inputImages}.`;
   throw new ImgbatchError("USAGE", message, { param: "--image" });

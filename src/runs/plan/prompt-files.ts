@@ -8,7 +8,7 @@ import { openPathBelow } from "../../kernel/files.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { RowSource } from "../../prompts/check-row.ts";
 import { type Options, optionFields } from "../../prompts/options.ts";
-import { type FileLine, MOST_SHOWN_CHARS } from "../../prompts/problems.ts";
+import { type FileLine, MOST_SHOWN_CHARS, type Problems } from "../../prompts/problems.ts";
 import { PromptReader, type ReaderRules, type ReadPrompt } from "../../prompts/prompt-reader.ts";
 import type { Variant } from "../../prompts/variables.ts";
 import { RUN_STATE_FILE } from "../directory/run-state.ts";
@@ -53,14 +53,14 @@ const PIECE_BYTES = 256 * 1024;
 /**
  * Reads and checks prompt files, in order, line by line: of a large input only a part stays in memory, the rest goes
  * into `spool`. Throws `INVALID_INPUT` with the problems of every file, one a line (`file:line: field: what is wrong,
- * what would be right`); nothing is half accepted.
+ * what would be right`); nothing is half accepted. See `findMore` for what only the service knows.
  */
 export async function readPromptFiles(
   sources: readonly PromptSource[],
   rules: FileRules,
   spool = new Spool(),
 ): Promise<PromptItem[]> {
-  const { shared = [], note } = rules;
+  const { shared = [], note, findMore } = rules;
   const readList = async (file: string, path: string) => {
     const source = sources.find((each) => fileOf(each) === file);
     if (source === undefined) return { problem: "is named by no prompt file" };
@@ -70,7 +70,9 @@ export async function readPromptFiles(
   const input: Input = { rules, spool, shared, reader, items: [], loaded: new Map() };
   for (const source of sources) if (!reader.isCut) await readOne(source, input);
   const files = sources.map(fileOf);
-  reader.finish().throwIfAny(files);
+  const problems = reader.finish();
+  if (problems.count > 0 && !problems.isFull && !reader.isCut) await findMore?.(input.items, problems);
+  problems.throwIfAny(files);
   for (const remark of reader.remarks) note?.(remark);
   return input.items;
 }
@@ -84,6 +86,11 @@ interface FileRules extends ReaderRules {
   hidden?: readonly string[] | undefined;
   /** What every prompt asks for that does not say so itself. Default: nothing. */
   options?: Options;
+  /**
+   * Adds what else is wrong with the lines of files that have problems, by what the service takes, so that all is told at once.
+   * The lines are as far as they could be read. Default: nothing.
+   */
+  findMore?: (items: readonly PromptItem[], problems: Problems) => Promise<void>;
   /** Gets what the variables of the files came to. */
   note?: (remark: string) => void;
 }
@@ -186,8 +193,8 @@ async function keep(
     if (reference !== null) references.push(reference);
   }
   references.push(...input.shared);
-  // A refused input returns no items.
-  if (reader.problems.count > 0) items.length = 0;
+  // Nothing more would be said about them.
+  if (reader.problems.isFull) items.length = 0;
   else {
     const metadata = extra === null ? null : spool.keepText(JSON.stringify(extra));
     const kept = {

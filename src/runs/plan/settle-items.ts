@@ -37,25 +37,43 @@ export function settleItems(
     : models.flatMap((model) => settled.filter((item) => item.model === model));
 }
 
+interface FitRules {
+  mimeType: ImageMimeType;
+  /** What flags ask for in all items; a wrong one is named once. Default: nothing. */
+  shared?: Options;
+  /** The limits of the service. Default: only what no service takes. */
+  limits?: Limits;
+}
+
 /**
  * Checks what the items ask of their models, and returns them settled. Throws `INVALID_INPUT` naming file, line and field,
- * what the model takes, and which one would. `shared`: what flags ask for in all items; a wrong one is named once. `limits`: those of the service.
+ * what the model takes, and which one would.
  */
-export function fitItems(
+export function fitItems(items: readonly PromptItem[], models: RunModels, rules: FitRules): PromptItem[] {
+  const problems = new Problems();
+  reportMisfits(items, models, rules, problems);
+  problems.throwIfAny([...new Set(items.map(({ fileLine }) => fileLine.file))]);
+  return settleItems(items, models.first.id, (item) => models.of(item).options?.defaultQuality ?? null);
+}
+
+/** Adds what the items ask for that their models do not take. A field with a problem gets no second one. */
+export function reportMisfits(
   items: readonly PromptItem[],
   models: RunModels,
-  mimeType: ImageMimeType,
-  shared: Options = {},
-  limits: Limits = WIDEST_LIMITS,
-): PromptItem[] {
-  const problems = new Problems();
+  { mimeType, shared = {}, limits = WIDEST_LIMITS }: FitRules,
+  problems: Problems,
+): void {
   const wrongFlags = new Set<OptionField>();
   const foreign = new Map<string, ForeignOption>();
   const others = (models.listed ?? []).flatMap(({ id, options }) => (options ? [takesOf(id, options)] : []));
   for (const item of items) {
     const { fileLine, references } = item;
+    // Which model was meant is not known.
+    if (problems.has(fileLine, "model")) continue;
     const model = models.of(item);
-    const report = (field: string, message: string) => problems.add(fileLine, field, message);
+    const report = (field: string, message: string) => {
+      if (!problems.has(fileLine, field)) problems.add(fileLine, field, message);
+    };
     reportExcess(item, limits, report);
     if (item.model !== undefined && !models.isThere(item.model)) {
       const there = models.listed?.map(({ id }) => id).join(", ") || "none";
@@ -98,8 +116,6 @@ export function fitItems(
       : "leave it out, or use the embedded service";
     problems.add(item.fileLine, field, `this service makes batches without such options${also}; ${way}`);
   }
-  problems.throwIfAny([...new Set(items.map(({ fileLine }) => fileLine.file))]);
-  return settleItems(items, models.first.id, (item) => models.of(item).options?.defaultQuality ?? null);
 }
 
 /** Reports what is above the limits of the service. They may have been unknown when the files were read. */
