@@ -14,7 +14,9 @@ export async function openClient(library, options) {
 /** The AI SDK has functions in place of a client: the model of a call is that of the provider. */
 async function clientOf(module, options) {
   const create = Object.entries(module).find(([name]) => /^create(OpenAI|Google)/.test(name))?.[1];
-  if (create === undefined) return new (module.GoogleGenAI ?? module.OpenAI)(options);
+  if (module.GoogleGenerativeAI) return deprecatedClient(module.GoogleGenerativeAI, options);
+  if (module.GoogleGenAI) return currentClient(new module.GoogleGenAI(options));
+  if (module.OpenAI) return new module.OpenAI(options);
   const ai = await import("ai");
   const { generateImage } = ai;
   const provider = create(options);
@@ -35,6 +37,37 @@ async function clientOf(module, options) {
         model: (provider.imageModel ?? provider.image)(model),
       });
       return images.map(({ base64, mediaType }) => ({ base64, mediaType }));
+    },
+  };
+}
+
+/** `chat.send` and `chat.stream` write to the one chat of the client, which `chat.history` tells. */
+function currentClient(client) {
+  let chat;
+  const open = (model) => {
+    chat ??= client.chats.create({ model });
+    return chat;
+  };
+  client.chat = {
+    send: ({ model, message }) => open(model).sendMessage({ message }),
+    stream: ({ model, message }) => open(model).sendMessageStream({ message }),
+    history: () => chat.getHistory(true),
+  };
+  return client;
+}
+
+function deprecatedClient(GoogleGenerativeAI, { apiKey, httpOptions }) {
+  const client = new GoogleGenerativeAI(apiKey);
+  let chat;
+  const open = (model) => {
+    chat ??= client.getGenerativeModel({ model }, httpOptions).startChat();
+    return chat;
+  };
+  return {
+    chat: {
+      send: async ({ model, message }) => (await open(model).sendMessage(message)).response,
+      stream: async ({ model, message }) => (await open(model).sendMessageStream(message)).stream,
+      history: () => chat.getHistory(),
     },
   };
 }

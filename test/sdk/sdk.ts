@@ -1,19 +1,22 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { openClient } from "./client.mjs";
 
 const MODULES = join(import.meta.dirname, "node_modules");
 
+const { devDependencies } = JSON.parse(readFileSync(join(import.meta.dirname, "package.json"), "utf8"));
 /** The client libraries are large and of no use to users: they are installed apart. */
-export const areInstalled = existsSync(join(MODULES, "@ai-sdk/openai"));
+export const areInstalled = Object.keys(devDependencies).every((name) => existsSync(join(MODULES, name)));
 if (!areInstalled) {
   process.stderr.write("test/sdk is skipped: install the client libraries with `npm --prefix test/sdk ci`\n");
 }
 
 export type Library =
+  | "@google/generative-ai"
+  | "genai-1"
   | "genai-2"
   | "genai-3"
   | "openai"
@@ -23,7 +26,7 @@ export type Library =
   | "@ai-sdk/openai-compatible";
 
 /** The others want a newer Node than this program does; npm brings one. */
-const OLDER_LIBRARIES: readonly Library[] = ["genai-2", "openai"];
+const OLDER_LIBRARIES: readonly Library[] = ["@google/generative-ai", "genai-1", "genai-2", "openai"];
 const IS_NODE_22 = Number(process.versions.node.split(".")[0]) >= 22;
 /** A Node of at least that version. */
 export const NODE_22 = IS_NODE_22 ? process.execPath : join(MODULES, "node", "bin", "node");

@@ -1,3 +1,4 @@
+import { setTimeout } from "node:timers/promises";
 import { expect, it, onTestFinished } from "vitest";
 import { json, type Reply, scriptedServer } from "../providers/upstream/scripted-server.ts";
 import { tinyPng } from "../support/fake-provider.ts";
@@ -268,6 +269,34 @@ it.each([
   expect(await ask("a kite")).toEqual([409, null, sent, true]);
   expect(await ask("another kite")).toEqual([first, null, sent + 1, false]);
 });
+
+it.each([
+  [NATIVE_PATH, { contents: [{ parts: [{ text: "a kite" }] }], generationConfig: { imageConfig: {} } }, 409],
+  ["/v1/images/generations", { model: "openai", prompt: "a kite" }, 424],
+])(
+  "does not pay again for the repeat of a library whose connection a proxy has cut: %s",
+  async (path, body, status) => {
+    const { server, chain, post } = await services({ free: false });
+    const cut = new AbortController();
+    let isClosed = false;
+    server.reply = (_seen, answer, socket) => {
+      if (isClosed) answer.end();
+      socket.once("close", () => {
+        isClosed = true;
+      });
+      cut.abort();
+    };
+    const seen = () => server.seen.filter(({ method }) => method === "POST").length;
+    const first = chain.ask(path, { method: "POST", body: JSON.stringify(body), signal: cut.signal });
+    await expect(first).rejects.toThrow();
+    await expect.poll(() => isClosed).toBe(true);
+    // Libraries pause, too.
+    await setTimeout(500);
+    const repeated = await post(path, body);
+    expect([repeated.status, repeated.headers.get("x-should-retry"), seen()]).toEqual([status, "false", 1]);
+    expect(JSON.stringify(await repeated.json())).toContain("wait a minute or send an Idempotency-Key");
+  },
+);
 
 it("names the number of a line that cannot be read, and keeps its name", async () => {
   const { server, chain, image, post } = await services();

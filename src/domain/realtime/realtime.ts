@@ -1,4 +1,4 @@
-import { ImgbatchError, TWO_LOST } from "../../contract/errors.ts";
+import { ImgbatchError, LOST_BEFORE, TWO_LOST } from "../../contract/errors.ts";
 import type { UnknownOutcome } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
@@ -69,16 +69,14 @@ interface RealtimeRequest {
   count: number;
   /** Aborted when the caller leaves. A request with an idempotency key goes on all the same. */
   gone: AbortSignal;
+  /** The idempotency key. Null: the request has none, and ends when its caller leaves. */
+  key: string | null;
   /**
-   * The idempotency key, and SHA-256 over the operation and everything that it is asked for: requests that ask for the same
-   * have equal ones. Null: the request is not repeated.
+   * SHA-256 over the operation and everything that it is asked for: requests that ask for the same have equal ones. Libraries
+   * repeat a request without a key by themselves, also when a proxy cut the connection. When one may have been paid and gave no
+   * image, an equal one within a minute counts as its repeat.
    */
-  once: { key: string; fingerprint: string } | null;
-  /**
-   * Without a key: SHA-256 as in `once`. Libraries repeat a request by themselves. When one may have been paid and gave no image, an
-   * equal one within a minute counts as its repeat. Left out: the caller is told in another way not to repeat it.
-   */
-  fingerprint?: string;
+  fingerprint: string;
   /** Returns the name that the caller's API has for a part of a request. */
   fieldOf(about: Misfit["about"]): string;
   /** Brings an image into the form that was asked for. Default: it has that form. */
@@ -118,8 +116,8 @@ export class Realtime {
    * of `gone`.
    */
   answer(request: RealtimeRequest): Promise<KeyedAnswer> {
-    const { once } = request;
-    const work = once === null ? this.#answerUnkeyed(request) : this.#answerOnce(request, once);
+    const work =
+      request.key === null ? this.#answerUnkeyed(request) : this.#answerKeyed(request, request.key);
     this.#track(work);
     return work;
   }
@@ -143,8 +141,8 @@ export class Realtime {
    * Answers a request without a key. After a paid request without an image, an equal one within a minute is refused, or sent
    * once more and marked: see `MakeImageDeps.unknownOutcome`.
    */
-  async #answerUnkeyed({ fingerprint, ...request }: RealtimeRequest): Promise<KeyedAnswer> {
-    if (fingerprint === undefined) return this.#makeAnswer(request, null);
+  async #answerUnkeyed(request: RealtimeRequest): Promise<KeyedAnswer> {
+    const { fingerprint } = request;
     const { stores, clock, ids, unknownOutcome } = this.#deps;
     const place = { apiKeyId: request.caller.key.id, key: UNKEYED + fingerprint };
     const found = await stores.read.keyedRequests.find(place.apiKeyId, place.key);
@@ -174,16 +172,13 @@ export class Realtime {
     }
   }
 
-  async #answerOnce(
-    request: RealtimeRequest,
-    { key, fingerprint }: { key: string; fingerprint: string },
-  ): Promise<KeyedAnswer> {
+  async #answerKeyed(request: RealtimeRequest, key: string): Promise<KeyedAnswer> {
     const { stores, blobs, clock } = this.#deps;
     const { signal, unlink } = linkSignals(request.gone, this.#stopping.signal);
     try {
       for (;;) {
         const earlier = await stores.read.keyedRequests.find(request.caller.key.id, key);
-        if (earlier !== null && earlier.fingerprint !== fingerprint) {
+        if (earlier !== null && earlier.fingerprint !== request.fingerprint) {
           throw new ImgbatchError("REALTIME_IDEMPOTENCY_CONFLICT");
         }
         if (earlier !== null && earlier.answer !== null) return await replay(blobs, earlier, earlier.answer);
@@ -208,10 +203,10 @@ export class Realtime {
    * short.
    */
   async #makeAnswer(
-    { caller, content, count, once, ...request }: RealtimeRequest,
+    { caller, content, count, key, fingerprint, ...request }: RealtimeRequest,
     earlier: KeyedRequestRecord | null,
   ): Promise<KeyedAnswer> {
-    const gone = once === null ? request.gone : null;
+    const gone = key === null ? request.gone : null;
     gone?.throwIfAborted();
     this.#stopping.signal.throwIfAborted();
     const { stores, blobs, clock, ids, rate, presence } = this.#deps;
@@ -238,7 +233,8 @@ export class Realtime {
     const hold = { id, ...owner, amountMicroUsd: priceMicroUsd * count, createdAtMs, worker, lostCall };
     const paidRuns =
       paidBefore + (!areBegun && offers.some(({ provider }) => mayBePaidTwice(provider)) ? 1 : 0);
-    const record = once && { apiKeyId: caller.key.id, ...once, realtimeId: id, paidRuns, tasks };
+    const record =
+      key === null ? null : { apiKeyId: caller.key.id, key, fingerprint, realtimeId: id, paidRuns, tasks };
     const reserve = async (tx: Transaction) => {
       // A repeat waits for the answer: it is no further request.
       if (record !== null) await requireNoOther(tx, record, earlier);
@@ -300,7 +296,8 @@ export class Realtime {
         pay().catch((error) => (StorageUnavailable.mayHaveHappened(error) ? pay() : Promise.reject(error)));
       await commitOrUndo(payOnce, async () => record && blobs.delete(KEPT.answers.prefix + id));
       return { ...outcome, isReplay: false, paidRuns };
-    } catch (error) {
+    } catch (thrown) {
+      const error = paidBefore > 0 ? afterLost(thrown) : thrown;
       const isPaidFor = trails.some((trail) => trail.isPaid);
       // The end of the service is no answer, nor is an unexpected error: a repeat finds a run that was cut short.
       const isCutShort = trails.some(({ task }) => task !== null) || !(error instanceof ImgbatchError);
@@ -404,6 +401,17 @@ export class Realtime {
     const tracked = work.catch(() => {}).finally(() => this.#work.delete(tracked));
     this.#work.add(tracked);
   }
+}
+
+/** Says in a failure that the answer of an earlier request was lost. */
+function afterLost(error: unknown): unknown {
+  if (!(error instanceof ImgbatchError)) return error;
+  const { code, message } = error;
+  if (code === "REALTIME_OUTCOME_UNKNOWN" || code === "REALTIME_STOPPING") return error;
+  return new ImgbatchError(code, `${message.replace(/\.?$/, ".")} ${LOST_BEFORE}`, {
+    ...error,
+    cause: error,
+  });
 }
 
 async function outcomeOf(render: () => Buffer | Promise<Buffer>): Promise<Outcome> {

@@ -26,7 +26,7 @@ export async function answerOnce(
   if (names.length > 0) response.setHeader(IGNORED_HEADER, headerList(names));
   const answer = await realtime.answer(request);
   if (!response.headersSent) {
-    if (request.once !== null) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, String(answer.isReplay));
+    if (request.key !== null) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, String(answer.isReplay));
     if (answer.paidRuns > 1) response.setHeader(MAY_BE_PAID_TWICE_HEADER, "true");
   }
   if ("error" in answer) throw answer.error;

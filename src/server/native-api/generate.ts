@@ -164,9 +164,10 @@ function withImages(fields: VerbatimAnswer["fields"], images: ContentFacts["imag
   return { candidates: filled, ...others };
 }
 
-/** What a stream sends while its image is being made. */
+/** What a stream sends while its image is being made. Later requests may have it in their history: see `withoutSigns`. */
+const SIGN_PART = { text: SIGN_TEXT, thought: true };
 const SIGN_OF_LIFE = JSON.stringify({
-  candidates: [{ content: { role: "model", parts: [{ text: SIGN_TEXT, thought: true }] }, index: 0 }],
+  candidates: [{ content: { role: "model", parts: [SIGN_PART] }, index: 0 }],
 });
 
 /** Nothing but `data:` lines: clients of this protocol stumble over comments, event names and end marks. */
@@ -187,10 +188,23 @@ const ARRAY: Framing = {
   end: "]",
 };
 
+const PICTURE_FIRST = '"parts":[{"inlineData":';
+const TEXT_BEFORE_PICTURE = `"parts":[${JSON.stringify(SIGN_PART)},{"inlineData":`;
+
+/**
+ * The deprecated library of the vendor keeps a streamed picture as an empty text, and then forgets the whole turn: a text of
+ * the same event before the picture prevents it.
+ */
+const EVENTS_WITH_TEXT: Framing = {
+  ...EVENTS,
+  result: (json) => event(String(json).replace(PICTURE_FIRST, TEXT_BEFORE_PICTURE)),
+};
+const isDeprecatedLibrary = (request: Request) => /^genai-js\//.test(request.get("x-goog-api-client") ?? "");
+
 /** How the result of a request is streamed: as events with `alt=sse`, else as one JSON array. Throws `REALTIME_INVALID_ARGUMENT` for an `alt` that is not known. */
 function framingOf(request: Request): Framing {
   const { alt } = request.query;
-  if (alt === "sse") return EVENTS;
+  if (alt === "sse") return isDeprecatedLibrary(request) ? EVENTS_WITH_TEXT : EVENTS;
   if (alt === undefined || alt === "" || alt === "json") return ARRAY;
   throw invalidArgument("alt", "must be sse or json");
 }
@@ -241,8 +255,7 @@ function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
         const content = await checkContent(value, model, rules);
         const operation = isStream ? "streamGenerateContent" : "generateContent";
         const fingerprint = contentFingerprint(operation, content);
-        const once = key === null ? null : { key, fingerprint };
-        const asked = { caller, content, count: 1, gone, once, fingerprint, render: bodyOf, fieldOf };
+        const asked = { caller, content, count: 1, gone, key, fingerprint, render: bodyOf, fieldOf };
         const work = answerOnce(deps, response, asked).catch(withField);
         if (framing) await answerStream(deps, framing, response, work);
         else response.type("json").send(await work);

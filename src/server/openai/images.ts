@@ -267,8 +267,8 @@ function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
         const asked = await checkRequest(deps, caller.group, sent);
         const { content, count } = asked;
         const answer = answerOnce(deps, response, {
-          ...{ caller, content, count, gone },
-          once: key === null ? null : { key, fingerprint: fingerprintOf(asked, isEdit) },
+          ...{ caller, content, count, gone, key },
+          fingerprint: fingerprintOf(asked, isEdit),
           fieldOf,
           finish: (made) => finishImage(deps.converter, asked, made),
           render: async (contents) => {

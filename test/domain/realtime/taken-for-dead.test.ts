@@ -73,7 +73,7 @@ async function processesOn(
         unknownOutcome: "once",
         rate: { requestsPerMinute: 0, concurrentRequests: 0 },
       });
-      const asked = { caller, content, gone: new AbortController().signal };
+      const asked = { caller, content, fingerprint: "f", gone: new AbortController().signal };
       return {
         presence,
         /** How many outcomes there are. */
@@ -84,17 +84,16 @@ async function processesOn(
             return Buffer.alloc(0);
           };
           const made = realtime
-            .answer({ ...asked, count, once: null, render, fieldOf: String })
+            .answer({ ...asked, count, key: null, render, fieldOf: String })
             .then(() => outcomes);
           made.catch(() => {});
           return made;
         },
         /** The bytes of the answer, and whether it is a replay. */
         answer: async () => {
-          const once = { key: "once", fingerprint: "f" };
           const render: Parameters<Realtime["answer"]>[0]["render"] = ([first]) =>
             first?.images[0]?.image ?? Buffer.alloc(0);
-          const answer = await realtime.answer({ ...asked, count: 1, once, render, fieldOf: String });
+          const answer = await realtime.answer({ ...asked, count: 1, key: "once", render, fieldOf: String });
           if ("error" in answer) throw answer.error;
           return [answer.body.toString("base64"), answer.isReplay];
         },
