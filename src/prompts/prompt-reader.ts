@@ -14,12 +14,22 @@ import {
   type ReportLine,
   readLines,
 } from "./lines.ts";
+import { optionFields } from "./options.ts";
 import { foreignFields, fromBatchLine, textOptions } from "./other-programs.ts";
 import { type FileLine, Problems, type Report } from "./problems.ts";
 import { readTable } from "./table.ts";
 import { Expander, type VariableRules, type Variant } from "./variables.ts";
 
-export interface ReaderRules extends RowRules, VariableRules {}
+export interface ReaderRules extends RowRules, VariableRules {
+  /**
+   * The flags that give a field to lines without it, by the field. A flag is reported when every line has another value of its
+   * own: its writer took it for the last word. Default: none.
+   */
+  flags?: FieldFlags | undefined;
+}
+
+/** Flags with their values, as `CheckedRow` has them, by the field of a line. */
+export type FieldFlags = Readonly<Record<string, { flag: string; value: unknown }>>;
 
 /** A row of a prompt file, checked but for its reference images. */
 export interface ReadPrompt {
@@ -50,6 +60,13 @@ export class PromptReader {
   readonly #idLike = new Set<string>();
   /** A file has columns or fields. */
   #hasNames = false;
+  /** The fields that some line has from a flag. */
+  readonly #flagged = new Set<string>();
+  /** `{{prompt}}` stands for something. */
+  #usesPrompt = false;
+  /** Rows with a prompt of their own, and those that are nothing else. */
+  #prompted = 0;
+  #bare = 0;
   readonly #expander: Expander;
   #rowCount = 0;
   /** Characters of prompts that are too long. */
@@ -145,6 +162,8 @@ export class PromptReader {
       const fileLine = { file, line };
       const report: Report = (field, message) => problems.add(fileLine, field, message);
       const number = this.#rowCount;
+      if (!isBlank(String(source.fields.prompt ?? ""))) this.#prompted++;
+      if (format === "txt") this.#bare++;
       let isFirst = true;
       for await (const { fields, variant, used } of this.#expander.expand(
         { ...source, number, fileLine, defaultCount, isTable },
@@ -152,7 +171,9 @@ export class PromptReader {
       )) {
         if (isFirst) this.#noteForeign({ fields, used, isTable, isStrict, fileLine }, report);
         isFirst = false;
+        if (used.has("prompt")) this.#usesPrompt = true;
         const row = checkRow(fields, this.#rules, report);
+        this.#noteFlags(fields, row);
         for (const name of Object.keys(row.metadata ?? {})) {
           if (!this.#expander.hasUsed(name)) this.#rules.kept?.add(name);
           if (row.customId === null && idColumn === undefined && /^(id|sku)$/i.test(name))
@@ -179,11 +200,46 @@ export class PromptReader {
     }
     this.#expander.reportLacking(this.problems);
     const { promptColumn, idColumn } = this.#rules;
-    const flags = { "--prompt-column": promptColumn, "--id-column": idColumn };
-    for (const [flag, name] of Object.entries(flags))
+    const columnFlags = { "--prompt-column": promptColumn, "--id-column": idColumn };
+    for (const [flag, name] of Object.entries(columnFlags))
       if (name !== undefined && !this.#hasNames && this.#rowCount > 0)
         this.problems.add({ file: flag, line: null }, null, "a .txt file has no columns; leave it out");
+    // A line that could not be read may be the one that needs a flag.
+    if (this.problems.count === 0 && this.#rowCount > 0) this.#reportIdleFlags();
     return this.problems;
+  }
+
+  /** Notes the fields that a row has from a flag, or as the flag says. */
+  #noteFlags(fields: Record<string, unknown>, row: CheckedRow): void {
+    const own: Record<string, unknown> = {
+      ...optionFields(row),
+      output_count: row.outputCount,
+      model: row.model,
+    };
+    for (const [field, { value }] of Object.entries(this.#rules.flags ?? {})) {
+      const given = fields[field] ?? "";
+      const isNone = given === "" || (Array.isArray(given) && given.length === 0);
+      if (isNone || own[field] === value) this.#flagged.add(field);
+    }
+  }
+
+  /** Reports the flags that change nothing about these files. */
+  #reportIdleFlags(): void {
+    const { flags = {}, template, promptColumn } = this.#rules;
+    const report = (flag: string, message: string) =>
+      this.problems.add({ file: flag, line: null }, null, message);
+    for (const [field, { flag }] of Object.entries(flags))
+      if (!this.#flagged.has(field))
+        report(flag, `every line has its own ${field}, so it has no effect; leave it out`);
+    if (template === undefined || this.#usesPrompt) return;
+    if (promptColumn !== undefined)
+      report("--prompt-column", "--prompt has no {{prompt}}, so it has no effect; leave one of them out");
+    else if (this.#bare > 0)
+      report("--prompt", "has no {{prompt}}; write it where the line of a .txt file belongs");
+    else if (this.#prompted > 0)
+      this.#notes.push(
+        `--prompt has no {{prompt}}: it replaces ${counted(this.#prompted, "prompt")} of the lines`,
+      );
   }
 
   /**

@@ -42,7 +42,7 @@ import { nextOfImages, remakeElsewhere } from "../output/run-steps.ts";
 import { chooseUpstream, originsOf } from "../targets.ts";
 import { paidRequestsNote } from "../terminal.ts";
 import type { GenerateOptions } from "./generate-options.ts";
-import { readVariableRules, requireCount } from "./input-options.ts";
+import { fieldFlags, readVariableRules, requireCount } from "./input-options.ts";
 import { requireDirectory } from "./submit-options.ts";
 
 /** Makes the images of a prompt file in a run directory, one request for each image. */
@@ -70,6 +70,10 @@ export async function generateMany(
     hidden: context.hidden,
     ...(await readVariableRules(context)),
     note: (remark) => context.output.note(remark),
+    flags: fieldFlags(options.options, {
+      output_count: { flag: "--count", value: context.options.count && options.count },
+      reference_images: { flag: "--image", value: options.images[0] },
+    }),
     findMore: (items, problems) =>
       askOnce(context, upstream, async (http, signal) => {
         const asked = withShared(items);

@@ -3,7 +3,8 @@ import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { BACKGROUNDS, SIZE_TIERS } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
-import { type Options, readOptions } from "../../prompts/options.ts";
+import { type Options, optionFields, readOptions } from "../../prompts/options.ts";
+import type { FieldFlags } from "../../prompts/prompt-reader.ts";
 import type { VariableRules } from "../../prompts/variables.ts";
 import { loadReference, type PromptReference } from "../../runs/plan/reference-files.ts";
 import { Spool } from "../../runs/plan/spool.ts";
@@ -51,6 +52,16 @@ export function readItemOptions(typed: TypedOptions): Options {
   return readOptions((_field, { key, read, advice }) =>
     readOption(typed, key, advice, (text) => read(text.trim())),
   );
+}
+
+/** Returns the flags that lines without a field of their own get it from. `others`: those that are no options of an item. */
+export function fieldFlags(items: Options, others: FieldFlags): FieldFlags {
+  const ofItems = Object.entries(optionFields(items)).map(([field, value]) => {
+    const flag = `--${field.replaceAll("_", "-")}`;
+    return [field, { flag, value }] as const;
+  });
+  const typed = Object.entries(others).filter(([, { value }]) => value !== undefined && value !== null);
+  return Object.fromEntries([...ofItems, ...typed]);
 }
 
 /** What goes into the prompts of a file. `readVariableRules` reads these options. */

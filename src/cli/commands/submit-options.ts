@@ -3,7 +3,7 @@ import { basename, extname, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
-import { shellWord } from "../../kernel/command-line.ts";
+import { programName, shellWord } from "../../kernel/command-line.ts";
 import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";
@@ -114,6 +114,8 @@ export function readSubmitOptions(context: CommandContext) {
     );
   if (isUpdate && explicitKey !== null)
     throw new ImgbatchError("USAGE", "--update makes keys of its own: leave --idempotency-key out.");
+  const detach = read.flagOption(options, "detach");
+  if (detach && !dryRun) refuseReports(options);
   return {
     model: read.textOption(options, "model") ?? null,
     /** The typed name. */
@@ -130,7 +132,7 @@ export function readSubmitOptions(context: CommandContext) {
     metadata: metadataOption(options),
     /** What all lines ask for that do not say so themselves. */
     itemOptions: readItemOptions(options),
-    detach: read.flagOption(options, "detach"),
+    detach,
     dryRun,
     isExpanded,
     isNew,
@@ -146,6 +148,16 @@ export function readSubmitOptions(context: CommandContext) {
     /** Puts the typed size of a batch over the limits of a service. */
     limitsFor: limitsOption(options),
   };
+}
+
+/** Throws `USAGE` for a report of a command that ends before there is anything to report. */
+function refuseReports(options: read.TypedOptions): void {
+  const name = ["junit", "markdown", "open"].find((each) => options[each] !== undefined);
+  if (name === undefined) return;
+  const flag = read.flagOf(name);
+  const message = `${flag}: with --detach the command ends before there are images.`;
+  const advice = `give ${flag} to \`${programName()} download\`, or leave out --detach`;
+  throw new ImgbatchError("USAGE", message, { param: flag, advice });
 }
 
 /** The flags that say something about all prompts, as they were typed. */

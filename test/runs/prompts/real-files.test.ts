@@ -7,6 +7,7 @@ import { PromptReader, type ReaderRules } from "../../../src/prompts/prompt-read
 import { type PromptItem, readPromptFiles } from "../../../src/runs/plan/prompt-files.ts";
 import { textOf } from "../../../src/runs/plan/spool.ts";
 import { readImages } from "../../../src/runs/plan/variable-lists.ts";
+import { png } from "../../support/fake-service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 type Files = Record<string, string | Uint8Array>;
@@ -288,6 +289,50 @@ it("--prompt-column names a field of JSON lines too, and says which there are", 
   ]);
   expect(await problems({ "p.txt": "a fox\n" }, { promptColumn: "text" })).toEqual([
     "--prompt-column: a .txt file has no columns; leave it out",
+  ]);
+});
+
+it("a flag that changes nothing about any line is an error, and one that some line needs is none", async () => {
+  const flags = {
+    size: { flag: "--size", value: "1K" },
+    output_count: { flag: "--count", value: 3 },
+    model: { flag: "--model", value: "m" },
+    reference_images: { flag: "--image", value: {} },
+  };
+  const own = '{"prompt":"a","size":"2K","output_count":2,"model":"x","reference_images":["a.png"]}\n';
+  expect(await problems({ "p.jsonl": own, "a.png": png("a") }, { flags })).toEqual([
+    "--size: every line has its own size, so it has no effect; leave it out",
+    "--count: every line has its own output_count, so it has no effect; leave it out",
+    "--model: every line has its own model, so it has no effect; leave it out",
+    "--image: every line has its own reference_images, so it has no effect; leave it out",
+  ]);
+  for (const other of [
+    '{"prompt":"b"}',
+    '{"prompt":"b","size":"1k","output_count":3,"model":"m","reference_images":[]}',
+  ])
+    expect((await read({ "p.jsonl": own + other, "a.png": png("a") }, { flags })).items).toHaveLength(2);
+  const table = { "p.csv": "prompt,size,model,output_count\na,2K,,\nb,,x,\n" };
+  expect((await read(table, { flags })).items).toHaveLength(2);
+  const varied = { "p.jsonl": '{"prompt":"a","vars":{"size":["2K","4K"]}}' };
+  expect(await problems(varied, { flags: { size: flags.size } })).toEqual([
+    "--size: every line has its own size, so it has no effect; leave it out",
+  ]);
+});
+
+it("prompts that --prompt replaces are told, and lines of a .txt file are not dropped", async () => {
+  const lines = { "p.jsonl": '{"prompt":"old","title":"x"}' };
+  expect(await problems(lines, { template: "{{title}}", promptColumn: "title" })).toEqual([
+    "--prompt-column: --prompt has no {{prompt}}, so it has no effect; leave one of them out",
+  ]);
+  expect((await read(lines, { template: "{{title}}" })).notes).toEqual([
+    "--prompt has no {{prompt}}: it replaces 1 prompt of the lines",
+  ]);
+  expect(
+    (await read(lines, { template: "{{prompt}} of {{title}}", promptColumn: "title" })).items,
+  ).toHaveLength(1);
+  expect((await read({ "p.jsonl": '{"title":"x"}' }, { template: "a {{title}}" })).notes).toEqual([]);
+  expect(await problems({ "p.txt": "a fox\n" }, { template: "an owl" })).toEqual([
+    "--prompt: has no {{prompt}}; write it where the line of a .txt file belongs",
   ]);
 });
 
