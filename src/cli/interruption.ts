@@ -253,14 +253,32 @@ function explain(
 /** How many batches are cancelled together. Each waits for what it has sent. */
 export const CANCELS_AT_ONCE = 32;
 
-/** Waits until a batch that is being cancelled has ended: requests of it have left that are paid. */
+/** How long a command waits for the end of a vendor's job, which may never come. */
+const JOB_PATIENCE_MS = 30_000;
+
+/**
+ * Waits until a batch that is being cancelled has ended: requests of it have left that are paid. Throws `JOB_NOT_ENDED` when
+ * a vendor's job takes too long to end.
+ */
 export async function untilCancelled(
   batch: Batch,
   { http, isLocal }: Pick<ConnectedService, "http" | "isLocal">,
   { clock, signal }: { clock: Clock; signal: AbortSignal },
 ): Promise<Batch> {
   if (batch.isDone) return batch;
-  return pollUntilDone(batch.id, { http, isLocal, clock, random: Math.random, signal });
+  const limit = timeLimit({ signal, clock }, batch.isInJobs ? JOB_PATIENCE_MS : undefined);
+  const waiting = { http, isLocal, clock, random: Math.random, signal: limit.signal };
+  try {
+    return await pollUntilDone(batch.id, waiting);
+  } catch (error) {
+    if (signal.aborted || !(error instanceof ImgbatchError) || error.code !== "TIMEOUT") throw error;
+    const message = `${batch.provider} has not confirmed yet that the job of ${batch.id} has ended. Nothing more is sent, and it may bill what it makes.`;
+    throw new ImgbatchError("JOB_NOT_ENDED", message, {
+      advice: "run the same command again: it goes on, and fetches what the job has made",
+    });
+  } finally {
+    limit.stop();
+  }
 }
 
 async function cancelled(

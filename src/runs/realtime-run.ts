@@ -5,7 +5,7 @@ import PQueue from "p-queue";
 import { removeFile, saving } from "../client/file-errors.ts";
 import { type GenerateOptions, generateImage } from "../client/realtime.ts";
 import { BILLED_NOTE, PAID_TWICE_NOTE } from "../contract/batch-api.ts";
-import { type ErrorCode, errorEntry, ImgbatchError, TWO_LOST } from "../contract/errors.ts";
+import { type ErrorCode, errorEntry, ImgbatchError, LOST_BEFORE, TWO_LOST } from "../contract/errors.ts";
 import {
   DIFFERS,
   IMAGE_EXTENSIONS,
@@ -252,7 +252,10 @@ function differences(
 
 function failedLine({ customId }: PlannedImage, { code, message }: ImgbatchError): ResultLine {
   const line = lineOf(customId, "failed");
-  if (code !== "REALTIME_OUTCOME_UNKNOWN") return { ...line, error: { code, message, source: null } };
+  if (code !== "REALTIME_OUTCOME_UNKNOWN") {
+    const notes = message.endsWith(LOST_BEFORE) ? { notes: [BILLED_NOTE] } : {};
+    return { ...line, error: { code, message, source: null }, ...notes };
+  }
   const isTwice = message.startsWith(TWO_LOST);
   // The service speaks of the key, which is this program's.
   const [said = message] = message.split(" Use another Idempotency-Key");

@@ -1,3 +1,5 @@
+import { EventEmitter, once } from "node:events";
+import { ImgbatchError } from "../contract/errors.ts";
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { askToCancel, cancelBatch } from "../domain/batches/end-batch.ts";
 import { endJobs } from "../domain/jobs/job-rules.ts";
@@ -29,6 +31,8 @@ export class Scheduler {
   readonly #cancelling = new Map<string, Promise<void>>();
   readonly #tasks = new Tasks();
   readonly #stopping = new AbortController();
+  /** Emits the id of a batch that is being cancelled each time when its upstream could not be told to stop a job. */
+  readonly #refusals = new EventEmitter().setMaxListeners(0);
   readonly #removeOrphans = coalesced(() => removeLateOrphans(this.#deps));
   readonly #readInputs = coalesced(() => this.#beginToReadInputs());
   #isRunning = false;
@@ -146,9 +150,9 @@ export class Scheduler {
 
   /**
    * Cancels a batch; an ended batch stays as it is. From now on nothing is begun for it, also after a restart. Requests that
-   * have left for a paid upstream are awaited, and their images are kept. Other work is stopped. Throws
-   * `BATCH_IMAGE_CANCEL_FAILED` when the job of an upstream could not be cancelled: the batch is cancelled all the same.
-   * Repeating the call tries the job again. `tellOthers` is called when the batch has stopped, and when it has ended.
+   * have left for a paid upstream are awaited, as are its jobs, which are told to stop, and their images are kept. Other work
+   * is stopped. Throws `BATCH_IMAGE_CANCEL_FAILED` when the job of an upstream could not be told: the batch is cancelled all
+   * the same, and that of a paid upstream once the job has ended. Repeating the call tries the job again. `tellOthers` is called when the batch has stopped, and when it has ended.
    */
   cancel(batchId: string, tellOthers = () => {}): Promise<void> {
     const cancelling =
@@ -158,7 +162,11 @@ export class Scheduler {
       this.#cancelling.set(batchId, cancelling);
       this.#tasks.track(cancelling.catch(() => {}));
     }
-    return cancelling;
+    const isOver = new AbortController();
+    const refused = once(this.#refusals, batchId, { signal: isOver.signal }).then(([cause]) => {
+      throw new ImgbatchError("BATCH_IMAGE_CANCEL_FAILED", undefined, { cause });
+    });
+    return Promise.race([cancelling, refused]).finally(() => isOver.abort());
   }
 
   /** Goes on with a cancellation that an earlier process, or another one, has begun. */
@@ -203,7 +211,8 @@ export class Scheduler {
       await askToCancel(stores, batchId, clock.nowMs());
       this.#wakePools();
       tellOthers();
-      await Promise.all(this.#pools.map((pool) => pool.settle(batchId)));
+      const onRefused = (cause: unknown) => void this.#refusals.emit(batchId, cause);
+      await Promise.all(this.#pools.map((pool) => pool.settle(batchId, onRefused)));
       // The requests of other processes end with their answers, or with the death of their process.
       while (await stores.read.items.areLeasedBesides(batchId, presence.id))
         await presence.nextPoll(this.#stopping.signal);

@@ -33,10 +33,11 @@ export interface WorkerPool {
   /** Forgets a batch that has ended. */
   remove(batchId: string): void;
   /**
-   * Waits until the requests of a batch have ended that a stop would wait for, too. `mayBegin` is false for the batch: what is
-   * recorded until then belongs to it.
+   * Waits until the requests and jobs of a batch that is being cancelled have ended, where they are paid. `mayBegin` is false
+   * for the batch: what is recorded until then belongs to it. `onRefused` is called each time when the upstream could not be
+   * told to stop a job; the wait goes on.
    */
-  settle(batchId: string): Promise<void>;
+  settle(batchId: string, onRefused: (cause: unknown) => void): Promise<void>;
   /**
    * Stops the running work of an ended batch, here and at the provider, without waiting for its end. Can be repeated.
    * Throws `BATCH_IMAGE_CANCEL_FAILED` when the provider did not accept the cancellation.

@@ -166,6 +166,28 @@ it("[FINISH-1] nothing is sent while the end of the job is not confirmed, and th
   ]);
 });
 
+it("[CANCEL-6] cancel keeps what a vendor's job has made, also when its end is confirmed only later", async () => {
+  const world = await World.start({ pendingMs: FOREVER, cancelMs: FOREVER, made: (_, at) => at === 1 });
+  await world.submit();
+  const asked = () => world.far.requests.filter(({ kind }) => kind === "cancel").length;
+  endLimitWhen(() => asked() > 0, 30_000);
+  const first = await world.run("cancel", "out", "--json");
+  expect([first.code, first.json().error.code], first.stderr).toEqual([7, "JOB_NOT_ENDED"]);
+  for (const job of world.far.book.jobs) job.plan = { ...job.plan, cancelMs: 0 };
+  endLimitWhen(() => false, 30_000);
+  const end = await world.run("cancel", "out", "--json");
+  expect([end.code, end.json().batches[0].success_count], end.stderr).toEqual([0, 1]);
+  expect(end.stderr).toContain("1 image on disk");
+  const there = await readdir(join(world.chain.directory, "out"), { recursive: true });
+  expect(
+    there.filter((name) => /[.](png|jpe?g)$/.test(name)),
+    there.join(),
+  ).toHaveLength(1);
+  const usage = JSON.parse((await world.chain.run(["admin", "usage", "--json"])).stdout);
+  expect(JSON.stringify(usage)).toContain("0.05");
+  expect(world.far.book.jobs).toHaveLength(1);
+});
+
 it("[FINISH-1] finish works with a service elsewhere, whose account pays", async () => {
   const world = await World.start({ pendingMs: FOREVER, made: (_, at) => at === 1 });
   const { chain } = world;

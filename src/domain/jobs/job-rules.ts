@@ -19,8 +19,8 @@ interface JobEnd {
 
 /**
  * Ends a job in a transaction that has locked the batch: its pending items fail. They stay pending when it is the last job
- * of its batch and none of them gave a result, because the batch as a whole fails then (`failureOf`). Returns the custom ids
- * of the items that failed.
+ * of its batch and none of them gave a result, because the batch as a whole fails then (`failureOf`), and when the batch is
+ * being cancelled, which fails them. Returns the custom ids of the items that failed.
  */
 export async function endJob(
   tx: Transaction,
@@ -31,6 +31,7 @@ export async function endJob(
   await tx.upstreamJobs.update(job.id, { step: "done", ...(isOfJob ? { error: error.message } : {}) });
   // It may have made images that it did not return.
   if (job.stopAskedAtMs !== null && paidCreates(job) === 1) await tx.items.markJob(job.id, "once", "no");
+  if ((await tx.batches.locked(batch.id))?.cancelAskedAtMs != null) return [];
   if ((await failureOf(tx, batch.id)) !== null) return [];
   const failed: string[] = [];
   for (const item of await tx.items.leaseJob(job.id, leaseToken)) {
@@ -120,6 +121,31 @@ export function showJob(job: UpstreamJobRecord): ShownJob {
   return { id, name, state, said, createdAtMs: sentAtMs ?? createdAtMs };
 }
 
+/**
+ * Marks the jobs of a batch that may exist: whoever works on them asks the upstream to stop them, waits until it has ended
+ * them, and fetches what they have made. The transaction has locked the batch. Returns the jobs at work that no request has
+ * asked for. Can be repeated.
+ */
+export async function markStops(
+  tx: Transaction,
+  batchId: string,
+  nowMs: number,
+): Promise<UpstreamJobRecord[]> {
+  const unsent: UpstreamJobRecord[] = [];
+  for (const job of (await tx.upstreamJobs.ofBatch(batchId)).filter(isAtWork)) {
+    if (paidCreates(job) === 0) {
+      unsent.push(job);
+      continue;
+    }
+    const isUnsent = job.step === "new" || job.step === "uploaded";
+    // An earlier request may have created it, although the upstream said that it took none.
+    const lookFor = isUnsent ? ({ step: "sent", sentAtMs: job.sentAtMs ?? nowMs } as const) : {};
+    const stopAskedAtMs = job.stopAskedAtMs ?? nowMs;
+    await tx.upstreamJobs.update(job.id, { stopAskedAtMs, ...lookFor });
+  }
+  return unsent;
+}
+
 /** Why images fail of which no request has left. */
 const UNSENT: ItemError = {
   code: "CANCELLED",
@@ -129,8 +155,7 @@ const UNSENT: ItemError = {
 
 /**
  * Decides that no more images of a batch come from jobs of its upstream. Images that no request has asked for fail at once.
- * Jobs that may exist are marked: whoever works on them asks the upstream to stop them, waits until it has ended them, and
- * fetches what they have made. The batch ends after the last of them. Returns the custom ids of the images that have failed. Can
+ * Jobs that may exist are stopped: see `markStops`. The batch ends after the last of them. Returns the custom ids of the images that have failed. Can
  * be repeated; changes nothing about a batch that has ended. Throws `BATCH_IMAGE_NOT_IN_JOBS` for one that was made with
  * another API.
  */
@@ -146,17 +171,8 @@ export async function endJobs(
     if (batch?.status !== "running") return [];
     const end = { error: UNSENT, isOfJob: false, nowMs, leaseToken: ids.leaseToken() };
     const failed: string[] = [];
-    for (const job of await tx.upstreamJobs.ofBatch(batchId)) {
-      if (!isAtWork(job)) continue;
-      if (paidCreates(job) === 0) failed.push(...(await endJob(tx, batch, job, end)));
-      else {
-        const isUnsent = job.step === "new" || job.step === "uploaded";
-        // An earlier request may have created it, although the upstream said that it took none.
-        const lookFor = isUnsent ? ({ step: "sent", sentAtMs: job.sentAtMs ?? nowMs } as const) : {};
-        const stopAskedAtMs = job.stopAskedAtMs ?? nowMs;
-        await tx.upstreamJobs.update(job.id, { stopAskedAtMs, ...lookFor });
-      }
-    }
+    for (const job of await markStops(tx, batchId, nowMs))
+      failed.push(...(await endJob(tx, batch, job, end)));
     const rest = newJob(
       `imgbatch-${await tx.upstreamJobs.databaseId()}-${ids.recordId("job")}`,
       batch,

@@ -1,4 +1,4 @@
-import { ImgbatchError, TWO_LOST } from "../../contract/errors.ts";
+import { ImgbatchError, LOST_BEFORE, TWO_LOST } from "../../contract/errors.ts";
 import type { UnknownOutcome } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type Ids, sha256Hex } from "../../kernel/ids.ts";
@@ -296,7 +296,8 @@ export class Realtime {
         pay().catch((error) => (StorageUnavailable.mayHaveHappened(error) ? pay() : Promise.reject(error)));
       await commitOrUndo(payOnce, async () => record && blobs.delete(KEPT.answers.prefix + id));
       return { ...outcome, isReplay: false, paidRuns };
-    } catch (error) {
+    } catch (thrown) {
+      const error = paidBefore > 0 ? afterLost(thrown) : thrown;
       const isPaidFor = trails.some((trail) => trail.isPaid);
       // The end of the service is no answer, nor is an unexpected error: a repeat finds a run that was cut short.
       const isCutShort = trails.some(({ task }) => task !== null) || !(error instanceof ImgbatchError);
@@ -400,6 +401,17 @@ export class Realtime {
     const tracked = work.catch(() => {}).finally(() => this.#work.delete(tracked));
     this.#work.add(tracked);
   }
+}
+
+/** Says in a failure that the answer of an earlier request was lost. */
+function afterLost(error: unknown): unknown {
+  if (!(error instanceof ImgbatchError)) return error;
+  const { code, message } = error;
+  if (code === "REALTIME_OUTCOME_UNKNOWN" || code === "REALTIME_STOPPING") return error;
+  return new ImgbatchError(code, `${message.replace(/\.?$/, ".")} ${LOST_BEFORE}`, {
+    ...error,
+    cause: error,
+  });
 }
 
 async function outcomeOf(render: () => Buffer | Promise<Buffer>): Promise<Outcome> {

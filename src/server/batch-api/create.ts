@@ -263,13 +263,12 @@ export const createOperations: readonly Operation[] = [
         const isFindOnly = request.get(FIND_ONLY_HEADER) === "true";
         if (isFindOnly && !(await isKnownKey(deps.stores.read, caller, idempotencyKey)))
           throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND", "No batch was made with this Idempotency-Key.");
-        const { models, inspector, storageUriPrefixes } = deps;
+        const { models, inspector } = deps;
         const rules: RequestRules = {
           limits,
           models,
           group: caller.group,
           inspector,
-          storageUriPrefixes,
           sent,
           optionsOf: (model, name) => deps.offers.optionsFor(model, name),
           isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),

@@ -2,8 +2,15 @@ import PQueue from "p-queue";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { failBatch } from "../../domain/batches/end-batch.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
-import { FORGOTTEN_MS, failureOf, isAtWork, newJob } from "../../domain/jobs/job-rules.ts";
-import { identityOf, providerModel } from "../../domain/models.ts";
+import {
+  FORGOTTEN_MS,
+  failureOf,
+  GIVE_UP_MS,
+  isAtWork,
+  markStops,
+  newJob,
+} from "../../domain/jobs/job-rules.ts";
+import { identityOf, isPaid, providerModel } from "../../domain/models.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import type { JobProvider } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
@@ -21,6 +28,8 @@ const SWEEP_MS = 60_000;
 const CLOSINGS_AT_ONCE = 4;
 /** The limit of an attempt to cancel, for which a caller waits. Other attempts may wait for the rate of the upstream. */
 const CANCEL_MS = 30_000;
+/** The limit of the wait for the jobs of a cancelled batch: an hour until they end, and the time to fetch what they have made. */
+const SETTLE_MS = GIVE_UP_MS + 300_000;
 
 type OwnedBatch = Pick<JobWork, "batch" | "deps">;
 
@@ -42,6 +51,8 @@ export class JobPool implements WorkerPool {
   readonly #abandoning = new AbortController();
   /** The last attempt to close each job, while it runs. */
   readonly #closings = new Map<string, Promise<boolean>>();
+  /** The batches that are being cancelled whose jobs are awaited. `changed` ends the pause before the next look at them. */
+  readonly #settling = new Map<string, { changed: AbortController; onRefused: (cause: unknown) => void }>();
   readonly #fill = coalesced(() => this.#fillFreeSlots());
   readonly #sweep = coalesced(() => this.#closeAll());
   /** The pause before the next sweep; null when none is due. */
@@ -71,6 +82,7 @@ export class JobPool implements WorkerPool {
     for (const batchId of batchIds) await this.noticeStops(batchId);
     const begun = new Map((await stores.read.batches.begun(goingOn.kind)).map((batch) => [batch.id, batch]));
     for (const batchId of batchIds) {
+      if (this.#settling.has(batchId)) continue;
       const now = begun.get(batchId);
       if (!now || (now.owner !== null && now.owner !== presence.id)) this.remove(batchId);
     }
@@ -109,8 +121,56 @@ export class JobPool implements WorkerPool {
     for (const { controller } of this.#worksOf(batchId)) controller.abort();
   }
 
-  /** A job that is being created is found upstream, and told to end: see `abort`. */
-  async settle(): Promise<void> {}
+  /**
+   * Jobs at a paid upstream are told to stop, and what they have made is fetched, by their owner. A job that has not ended for
+   * an hour is given up. Others have nothing to keep: see `abort`.
+   */
+  async settle(batchId: string, onRefused: (cause: unknown) => void): Promise<void> {
+    if (!isPaid(this.provider) || !(await this.#isMaker(batchId))) return;
+    const { stores, clock, presence } = this.#deps;
+    const askedAtMs = (await stores.read.batches.byId(batchId))?.cancelAskedAtMs ?? clock.nowMs();
+    await stores.write(async (tx) => {
+      await tx.lock("batch", batchId);
+      await markStops(tx, batchId, clock.nowMs());
+    });
+    await this.#leaveWaits(batchId);
+    try {
+      for (;;) {
+        const changed = new AbortController();
+        this.#settling.set(batchId, { changed, onRefused });
+        const leftMs = askedAtMs + SETTLE_MS - clock.nowMs();
+        if (leftMs <= 0 || !(await this.#hasStopping(batchId))) return;
+        const { signal, unlink } = linkSignals(this.#stopping.signal, changed.signal);
+        const waits = [clock.sleep(leftMs, signal)];
+        // Another process may be the owner.
+        if (!presence.isAlone) waits.push(presence.nextPoll(signal));
+        await Promise.race(waits).catch(() => {});
+        changed.abort();
+        unlink();
+        this.#stopping.signal.throwIfAborted();
+      }
+    } finally {
+      this.#settling.delete(batchId);
+    }
+  }
+
+  /** Ends the work on the jobs of a batch that may wait for long: whoever goes on with a job then finds it marked to be stopped. */
+  async #leaveWaits(batchId: string): Promise<void> {
+    for (const work of this.#worksOf(batchId)) {
+      const step = (await this.#deps.stores.read.upstreamJobs.byId(work.jobId))?.step;
+      if (!work.isCreating && step !== "ended") work.controller.abort();
+    }
+  }
+
+  /** Whether jobs of a batch are to be stopped and have not ended. Goes on with them if this process is the owner. */
+  async #hasStopping(batchId: string): Promise<boolean> {
+    const jobs = await this.#deps.stores.read.upstreamJobs.ofBatch(batchId);
+    const stopping = jobs.filter((job) => isAtWork(job) && job.stopAskedAtMs !== null);
+    if (stopping.length === 0) return false;
+    const owned = await this.#own(batchId);
+    if (owned) for (const { id } of stopping) this.#start(owned, id);
+    return true;
+  }
 
   async abort(batchId: string): Promise<void> {
     const isOurs = this.#worksOf(batchId).length > 0 || (await this.#isMaker(batchId));
@@ -233,6 +293,7 @@ export class JobPool implements WorkerPool {
       signal: controller.signal,
       abandoned: this.#abandoning.signal,
       stopAsked: new AbortController(),
+      onStopRefused: (cause) => this.#settling.get(batch.id)?.onRefused(cause),
       onReleased: () => this.wake(),
       isCreating: false,
     };
@@ -256,6 +317,7 @@ export class JobPool implements WorkerPool {
       }
     }
     this.#works.delete(work);
+    this.#settling.get(batch.id)?.changed.abort();
     if (this.#stopping.signal.aborted) return;
     // The job is done, or its batch ended while the job was being created.
     void this.#sweep();
@@ -267,6 +329,7 @@ export class JobPool implements WorkerPool {
   async #rest(batchId: string): Promise<void> {
     const { stores, feed } = this.#deps;
     if (this.#worksOf(batchId).length > 0 || (await stores.read.items.countWithoutJob(batchId)) > 0) return;
+    if ((await stores.read.batches.byId(batchId))?.cancelAskedAtMs != null) return;
     const error = await failureOf(stores.read, batchId);
     if (error) {
       const failed = await failBatch(this.#deps, batchId, error, () => endOf(this.#deps));

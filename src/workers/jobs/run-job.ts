@@ -252,7 +252,10 @@ export async function runJob(work: JobWork): Promise<void> {
   for (;;) {
     const job = await withPastTimes(work, await stores.read.upstreamJobs.byId(jobId));
     signal.throwIfAborted();
-    if (!job || !isAtWork(job) || (await stores.read.batches.byId(batch.id))?.status !== "running") return;
+    const now = await stores.read.batches.byId(batch.id);
+    if (!job || !isAtWork(job) || now?.status !== "running") return;
+    // Nothing is sent for a batch that is being cancelled; what was sent is marked.
+    if (now.cancelAskedAtMs !== null && job.stopAskedAtMs === null) return;
     try {
       await STEPS[job.step as keyof typeof STEPS](work, job);
     } catch (error) {
@@ -317,6 +320,7 @@ async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
   const sentAtMs = job.sentAtMs ?? job.createdAtMs;
   let polledAtMs: number | null = null;
   let isStopAsked = false;
+  let stopRefusal: unknown = null;
   let { stopAskedAtMs } = job;
   let missingSinceMs: number | null = null;
   for (;;) {
@@ -331,7 +335,10 @@ async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
       stopAskedAtMs = nowMs;
       await stores.write((tx) => tx.upstreamJobs.update(jobId, { stopAskedAtMs: nowMs }));
     }
-    if (isStuck && !isStopAsked) isStopAsked = await askToStop(work, name);
+    if (isStuck && !isStopAsked) {
+      stopRefusal = await askToStop(work, name);
+      isStopAsked = stopRefusal === null;
+    }
     const isDue = await untilDue(work, polledAtMs === null ? nowMs : polledAtMs + pauseMs, !isStuck);
     if (!isDue) continue;
     const seen = await poll(work, name);
@@ -344,6 +351,8 @@ async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
       await record(work, seen, polledAtMs);
       if (seen.state !== "running") return;
     } else log.debug("a job could not be polled; trying again", { job: jobId, error: seen.message });
+    // Upstreams refuse to stop an ended job; then the refusal does not matter.
+    if (stopRefusal !== null) work.onStopRefused(stopRefusal);
     const end = reasonToEnd(work, { isMissing, missingSinceMs, nowMs: polledAtMs, sentAtMs, stopAskedAtMs });
     if (end === null) continue;
     const facts = { step: "ended", state: null, said: end, endedAtMs: polledAtMs } as const;
@@ -419,18 +428,19 @@ function reasonToEnd(
   return `The upstream did not end the job${before} after it was asked to stop it. The images may be billed.`;
 }
 
-async function askToStop({ deps, provider, jobId, signal }: JobWork, name: string): Promise<boolean> {
+/** Returns why the upstream could not be asked; null when it was. */
+async function askToStop({ deps, provider, jobId, signal }: JobWork, name: string): Promise<unknown> {
   try {
     await provider.cancel(name, signal);
     deps.log.warn("the upstream was asked to stop a job", { job: jobId });
-    return true;
+    return null;
   } catch (error) {
     signal.throwIfAborted();
     deps.log.warn("the upstream could not be asked to stop a job", {
       job: jobId,
       error: String(error),
     });
-    return false;
+    return error;
   }
 }
 

@@ -46,6 +46,8 @@ export interface JobWork {
   abandoned: AbortSignal;
   /** Aborted once the job is to be stopped, so that it is not awaited any longer. */
   stopAsked: AbortController;
+  /** Called each time when the upstream refuses to stop the job, which still runs. */
+  onStopRefused(cause: unknown): void;
   /** Called when items went back to their batch, which then needs another job. */
   onReleased(): void;
   /** A request to create it is under way. */

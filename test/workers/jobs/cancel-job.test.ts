@@ -1,5 +1,6 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { openAdmin } from "../../../src/service/admin.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeJobProvider, lostAnswer } from "../../support/fake-job-provider.ts";
 import { gate } from "../../support/gate.ts";
@@ -66,8 +67,17 @@ async function refused(service: TestService, id: string): Promise<void> {
   ]);
 }
 
-async function runningJob(upstream: FakeJobProvider, clock = new FakeClock()) {
+/** A service whose caller has real money. */
+async function startService(upstream: FakeJobProvider, clock = new FakeClock()) {
   const service = await startTestService({ providers: [upstream], clock });
+  const admin = await openAdmin({ directory: service.data });
+  onTestFinished(() => admin.close());
+  await admin.topUp("default", 1_000_000, { isReal: true });
+  return service;
+}
+
+async function runningJob(upstream: FakeJobProvider, clock = new FakeClock()) {
+  const service = await startService(upstream, clock);
   const { id } = await service.submit({ model: MODEL, items: items(2) });
   await expect.poll(() => upstream.polls).toBe(1);
   return { service, id };
@@ -260,5 +270,106 @@ describe("an upstream's job of a cancelled batch", () => {
     expect(await steps()).not.toEqual(["closed"]);
     clock.advance(3_600_000);
     await expect.poll(steps).toEqual(["closed"]);
+  });
+});
+
+describe("a job at a paid upstream whose batch is cancelled", () => {
+  const isFirst = (key: string) => key === "i1";
+  /** An upstream whose jobs have made the first image when they are told to stop. */
+  function paidUpstream(): FakeJobProvider {
+    const upstream = new FakeJobProvider({ isPaid: true });
+    upstream.status = () => ({ state: "running" });
+    const { resultOf } = upstream;
+    upstream.resultOf = async (item) => (isFirst(item.key) ? resultOf(item) : null);
+    return upstream;
+  }
+  const kept = { status: "cancelled", success_count: 1, fail_count: 1, actual_cost: 0.0335 };
+
+  it("[CANCEL-6] gives what it had made until then, which is kept and billed", async () => {
+    const upstream = paidUpstream();
+    const { service, id } = await runningJob(upstream);
+    await cancelled(service, id);
+    expect(await service.batch(id)).toMatchObject(kept);
+    expect(upstream.cancelled).toEqual(["upstream/1"]);
+    expect((await service.items(id))[1]).toMatchObject({
+      error: { code: "CANCELLED", message: expect.stringContaining("may bill it") },
+    });
+    await service.close(0);
+    await service.expectBooks();
+  });
+
+  it("[CANCEL-6] is created by no request that had not left", async () => {
+    const upstream = paidUpstream();
+    const asked = gate();
+    upstream.waitForRate = () => asked.promise;
+    const service = await startService(upstream);
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await expect.poll(() => upstream.inputs.size).toBe(1);
+    await cancelled(service, id);
+    asked.open();
+    await service.close(0);
+    expect(upstream.jobs.size).toBe(0);
+  });
+
+  it("[CANCEL-6] is awaited when its creation is under way, and told to stop then", async () => {
+    const upstream = paidUpstream();
+    const { came, goesOn } = holdCreations(upstream, "afterCreate");
+    const service = await startService(upstream);
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await came.promise;
+    const answer = cancelled(service, id);
+    await expect.poll(async () => (await service.batch(id)).waiting?.code).toBe("CANCELLING");
+    goesOn.open();
+    await answer;
+    expect(await service.batch(id)).toMatchObject(kept);
+  });
+
+  it("[CANCEL-5] that could not be told is told until it listens, and then gives what it had made", async () => {
+    const clock = new FakeClock();
+    const upstream = paidUpstream();
+    const { service, id } = await runningJob(upstream, clock);
+    const relent = refuseToCancel(upstream);
+    const answer = refused(service, id);
+    await answer;
+    expect(await service.batch(id)).toMatchObject({ status: "running", waiting: { code: "CANCELLING" } });
+    relent();
+    await expect
+      .poll(async () => {
+        clock.advance(10_000);
+        return service.batch(id);
+      })
+      .toMatchObject(kept);
+  });
+
+  it("[CANCEL-6] is awaited by the next start, too", async () => {
+    const upstream = paidUpstream();
+    const { service, id } = await runningJob(upstream);
+    const { cancel: stop } = upstream;
+    upstream.cancel = async () => {};
+    const answer = cancel(service, id).catch(() => null);
+    await expect.poll(async () => (await service.batch(id)).waiting?.code).toBe("CANCELLING");
+    await service.close(0);
+    await answer;
+    upstream.cancel = stop;
+    const next = await startTestService({ data: service.data, providers: [upstream] });
+    await expect.poll(() => next.batch(id)).toMatchObject(kept);
+  });
+
+  it("[CANCEL-6] is given up when it has not ended for an hour", async () => {
+    const clock = new FakeClock();
+    const upstream = paidUpstream();
+    const { service, id } = await runningJob(upstream, clock);
+    upstream.cancel = async () => {};
+    upstream.resultOf = async () => null;
+    const answer = cancel(service, id);
+    await expect.poll(async () => (await service.batch(id)).waiting?.code).toBe("CANCELLING");
+    clock.advance(20_000);
+    expect((await answer).status).toBe(200);
+    clock.advance(3_600_000);
+    await expect
+      .poll(() => service.batch(id))
+      .toMatchObject({ status: "cancelled", success_count: 0, fail_count: 2 });
+    await service.close(0);
+    await service.expectBooks();
   });
 });
