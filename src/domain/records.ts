@@ -264,11 +264,8 @@ export interface ReferenceRecord {
   referenceId: string | null;
   type: string | null;
   mimeType: ImageMimeType;
-  /** Null for a reference that is kept elsewhere. */
-  blobKey: string | null;
-  sha256: string | null;
-  /** Where the provider finds it, when it is kept elsewhere. */
-  storageUri: string | null;
+  blobKey: string;
+  sha256: string;
 }
 
 export type NewReference = ReferenceRecord & { sourceIndex: number };

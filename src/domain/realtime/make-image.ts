@@ -44,7 +44,6 @@ function imageRequest(
     mimeType,
     references: images,
     ...(mask && { mask }),
-    storedReferences: [],
     attempt: 1,
     seed: askedSeed ?? seedOf(index === 0 ? id : `${id}/${index}`),
     ...(asked && { asked: { ...asked, seed: askedSeed } }),
