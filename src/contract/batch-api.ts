@@ -344,6 +344,17 @@ export const batchSchemas = {
       .partialRecord(z.enum(Object.keys(ANNOUNCED_LIMITS)), z.int())
       .optional()
       .describe("an addition: what a batch may hold here"),
+    budgets: z
+      .array(
+        z.object({
+          upstream: z.string().nullable().describe("the provider whose images count; null: those of all"),
+          per: z.enum(["day", "month"]).describe("of UTC"),
+          usd: z.number(),
+          left: z.number().describe("what is neither spent nor held, in US dollars"),
+        }),
+      )
+      .optional()
+      .describe("an addition: the budgets that batches of this key count in; left out without any"),
   }),
   CreateBatch: createBatchSchema,
   RetryBatch: retryBatchSchema,
