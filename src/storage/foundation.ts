@@ -267,7 +267,7 @@ create table realtime_holds (
   amount_micro_usd integer not null check (amount_micro_usd >= 0),
   created_at_ms integer not null,
   worker text not null,
-  lost_call text
+  lost_calls text
 );
 
 create table keyed_requests (
