@@ -289,7 +289,10 @@ function submittedRequest({
   defaultQualities = {},
 }: RunRequest): RunState["request"] {
   return {
-    ...{ model, task_name: name, response_mime_type: mimeType, metadata },
+    model,
+    task_name: name,
+    response_mime_type: mimeType,
+    metadata,
     ...(isReal && { images: "real" }),
     ...(Object.keys(origins).length > 0 && { origins }),
     ...(Object.keys(flags).length > 0 && { flags }),

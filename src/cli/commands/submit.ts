@@ -232,7 +232,12 @@ async function runHere(
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
     const updateStep = commandAgain(context.typed, "--update");
     return describeFinished(context, {
-      ...{ outcome, state, replayed: true, shownDir, allowance, updateStep },
+      outcome,
+      state,
+      replayed: true,
+      shownDir,
+      allowance,
+      updateStep,
     });
   });
 }
@@ -385,8 +390,20 @@ async function submit(
     return `${again} makes only ${counted(images.length, "image")}${price} and keeps the others`;
   };
   const work: StartOptions = {
-    ...{ plan, dir, service, keys, clock, reporter, signal, submissions },
-    ...{ names, shownDir, limits, isUpdate, adviseUpdate, sharesReferences: shares },
+    plan,
+    dir,
+    service,
+    keys,
+    clock,
+    reporter,
+    signal,
+    submissions,
+    names,
+    shownDir,
+    limits,
+    isUpdate,
+    adviseUpdate,
+    sharesReferences: shares,
     approve: async (images, pending) => {
       // What is pending was agreed to before. A limit that is typed now holds for it, too.
       if (options.maxCostMicroUsd !== undefined) budget.approve([...images, ...(await pending())]);
