@@ -45,6 +45,8 @@ export interface Caller {
    * Then the account pays.
    */
   consentMicroUsd?: number | null;
+  /** What further requests of the same run will cost, in micro-dollars: a budget must cover them, too. Default: 0. */
+  moreMicroUsd?: number;
   group: GroupEntry;
 }
 
@@ -181,7 +183,8 @@ export async function createBatch(
       }
       await tx.items.insertMany(id, items);
       await tx.references.insertMany(id, references);
-      await holdFor(tx, batch, nowMs, { isGranted: payer.consentMicroUsd !== null });
+      const { moreMicroUsd = 0 } = caller;
+      await holdFor(tx, batch, nowMs, { isGranted: payer.consentMicroUsd !== null, moreMicroUsd });
     });
   };
   try {
