@@ -6,7 +6,6 @@ import {
   IDEMPOTENCY_KEY_HEADER,
   IDEMPOTENCY_REPLAYED_HEADER,
   MAX_COST_HEADER,
-  MORE_COST_HEADER,
   routes,
 } from "../contract/routes.ts";
 import type { Http, HttpRequest, JsonAnswer } from "../http/http.ts";
@@ -37,7 +36,6 @@ interface CreatedBatch {
  * Throws `SUBMISSION_UNKNOWN` when the request may have arrived without an answer: ask again with the same key. After
  * `signal` no further attempt leaves. The attempt under way ends with `answerSignal` if given, else with `signal`.
  * `consentMicroUsd` is the most that the batch may hold, with the caller's consent to pay it; null, the default, is none.
- * `moreMicroUsd` is what further batches of the run will hold: a budget must cover them, too.
  * With `isFindOnly`, a service of ours makes nothing: it returns the batch of the key, or throws `BATCH_IMAGE_NOT_FOUND`.
  */
 export async function createBatch(
@@ -48,18 +46,16 @@ export async function createBatch(
     signal?: AbortSignal | undefined;
     answerSignal?: AbortSignal | undefined;
     consentMicroUsd?: number | null;
-    moreMicroUsd?: number;
     isFindOnly?: boolean;
   } = {},
 ): Promise<CreatedBatch> {
-  const { consentMicroUsd = null, moreMicroUsd = 0, isFindOnly = false, ...signals } = options;
+  const { consentMicroUsd = null, isFindOnly = false, ...signals } = options;
   const answer = await http.json({
     method: "POST",
     path: routes.batches,
     headers: {
       [IDEMPOTENCY_KEY_HEADER]: key,
       ...(consentMicroUsd === null ? {} : { [MAX_COST_HEADER]: microsToDecimal(consentMicroUsd) }),
-      ...(moreMicroUsd === 0 ? {} : { [MORE_COST_HEADER]: microsToDecimal(moreMicroUsd) }),
       ...(isFindOnly ? { [FIND_ONLY_HEADER]: "true" } : {}),
     },
     body,

@@ -109,11 +109,6 @@ export const IDEMPOTENCY_KEY_HEADER = "idempotency-key";
  * the local key only.
  */
 export const MAX_COST_HEADER = "x-imgbatch-max-cost";
-/**
- * What further requests of the same run will cost, in US dollars: a budget that does not cover them too refuses the first one.
- * Counts where `MAX_COST_HEADER` does.
- */
-export const MORE_COST_HEADER = "x-imgbatch-more-cost";
 /** `true` on a create request that only asks for the batch of its idempotency key, and makes none. */
 export const FIND_ONLY_HEADER = "x-imgbatch-find-only";
 /** `true` when a create request returned an earlier batch. */

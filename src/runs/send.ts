@@ -226,9 +226,7 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
       const parent = made.find(({ id, isUnknown }) => id === entry.parent_batch_id && !isUnknown);
       const parentId = entry.round === 0 ? entry.parent_batch_id : (parent?.id ?? null);
       const body = async () => requestOf(run, entry, await readInput(), parentId);
-      // A budget that does not cover them all refuses the first.
-      const others = left.size === 1 ? added.filter((each) => each !== entry && wanted.includes(each)) : [];
-      const answer = await create(run, entry, body, { isFindOnly, others });
+      const answer = await create(run, entry, body, isFindOnly);
       if (answer === null) return;
       found.set(entry, answer);
       const { batch, replayed } = answer;
@@ -288,19 +286,18 @@ function progressText(state: RunState, entry: RunBatch, made: readonly Batch[]):
 
 /**
  * Sends the request of an entry that is on disk with its key, and writes the batch that the service names into it. Returns
- * null when the batch was only to be found, and was never made. `others`: the batches that this command sends afterwards.
+ * null when the batch was only to be found, and was never made.
  */
 async function create(
   run: Run,
   entry: RunBatch,
   bodyOf: () => ReturnType<typeof requestOf>,
-  { isFindOnly, others }: { isFindOnly: boolean; others: readonly RunBatch[] },
+  isFindOnly: boolean,
 ): Promise<Found | null> {
   const { dir, service, state, signal, submissions, consentOf = null } = run;
   const { idempotency_key: key } = entry;
   if (key === null) throw new ImgbatchError("INTERNAL", "A batch of the run has no key.");
   const { body, items } = await bodyOf();
-  const rest = consentOf === null || others.length === 0 ? [] : askedIn(others, await readAskedItems(dir));
   signal?.throwIfAborted();
   const wasOpen = submissions?.open.has(entry) ?? false;
   submissions?.open.add(entry);
@@ -310,7 +307,6 @@ async function create(
       answerSignal: submissions?.answerSignal,
       isFindOnly,
       consentMicroUsd: consentOf && items.reduce((sum, item) => sum + consentOf(item) * item.outputCount, 0),
-      moreMicroUsd: rest.reduce((sum, image) => sum + (consentOf?.(image) ?? 0), 0),
     });
     submissions?.open.delete(entry);
     submissions?.known.set(batch.id, batch);

@@ -1,6 +1,4 @@
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { periodOf, requireBudget, scopeOfUpstream } from "../../src/domain/billing/budget.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { onEachDialect } from "../support/dialects.ts";
@@ -8,9 +6,6 @@ import { FakeUpstream } from "../support/fake-provider.ts";
 import { content, errorOf, generate } from "../support/realtime.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 import { openBatchRecord } from "../support/stores.ts";
-import { Chain, model } from "../support/upstreams/chain.ts";
-import { startNative } from "../support/upstreams/native.ts";
-import { BATCH_MODEL } from "../support/upstreams/native-batch.ts";
 
 const CONSENT = { "x-imgbatch-max-cost": "9" };
 
@@ -51,43 +46,6 @@ it("[BUDGET-1] a budget over time counts batches and real time of all runs, refu
   expect((await budget("none")).budgets).toEqual([]);
   expect((await generate(service, content("y"), { headers: CONSENT })).status).toBe(200);
   await service.expectBooks();
-});
-
-it("[BUDGET-1] a run of several batches that a budget does not cover as a whole sends nothing", async () => {
-  const upstream = await startNative();
-  const chain = await Chain.prepare({
-    limits: { itemsPerBatch: 2 },
-    models: [model("m")],
-    groups: [{ name: "default", batchDiscount: 1, holdMultiplier: 1 }],
-    providers: [
-      {
-        ...{ name: "near", type: "native", baseUrl: upstream.url, keyHeader: "x-goog-api-key" },
-        ...{ apiKeyEnv: "NATIVE_API_KEY", models: { m: BATCH_MODEL } },
-      },
-    ],
-  });
-  onTestFinished(async () => {
-    await chain.close();
-    await upstream.close();
-  });
-  await writeFile(
-    join(chain.directory, "p.txt"),
-    ["a fox", "an owl", "a whale", "a hen", "a cat"].join("\n"),
-  );
-  const submit = () => chain.run(["submit", "p.txt", "-o", "out", "--max-cost", "0.50", "--json"]);
-  const made = () => upstream.requests.filter(({ kind }) => kind === "images").length;
-  expect((await chain.run(["budget", "0.45/month"])).code).toBe(0);
-  const refused = await submit();
-  expect([refused.code, JSON.parse(refused.stdout).error.message]).toEqual([
-    8,
-    expect.stringMatching(/budget is \$0.45 a month: \$0.00 are spent .* needs \$0.50. Nothing was sent/),
-  ]);
-  expect(made()).toBe(0);
-  expect((await chain.run(["budget", "0.50/month"])).code).toBe(0);
-  const done = await submit();
-  expect([done.code, made()], done.stderr).toEqual([0, 5]);
-  const again = await submit();
-  expect([again.code, made()], again.stderr).toEqual([0, 5]);
 });
 
 it("[BUDGET-1] a service gives each account the budget of its configuration", async () => {

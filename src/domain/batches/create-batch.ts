@@ -45,8 +45,6 @@ export interface Caller {
    * Then the account pays.
    */
   consentMicroUsd?: number | null;
-  /** What further requests of the same run will cost, in micro-dollars: a budget must cover them, too. Default: 0. */
-  moreMicroUsd?: number;
   group: GroupEntry;
 }
 
@@ -183,8 +181,7 @@ export async function createBatch(
       }
       await tx.items.insertMany(id, items);
       await tx.references.insertMany(id, references);
-      const { moreMicroUsd = 0 } = caller;
-      await holdFor(tx, batch, nowMs, { isGranted: payer.consentMicroUsd !== null, moreMicroUsd });
+      await holdFor(tx, batch, nowMs, { isGranted: payer.consentMicroUsd !== null });
     });
   };
   try {

@@ -47,15 +47,15 @@ export async function openBatch(tx: Transaction, batch: BatchRecord, nowMs: numb
   await tx.batches.appendEvent({ batchId: batch.id, from: null, to: "queued", atMs: nowMs });
 }
 
-/** Places the hold of a batch, which may be granted. `moreMicroUsd`: see `requireBudget`. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE`. */
+/** Places the hold of a batch, which may be granted. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE`. */
 export async function holdFor(
   tx: Transaction,
   batch: BatchRecord,
   nowMs: number,
-  { isGranted = false, moreMicroUsd = 0 }: { isGranted?: boolean; moreMicroUsd?: number } = {},
+  { isGranted = false }: { isGranted?: boolean } = {},
 ): Promise<void> {
   if (isGranted) await grant(tx, batch, batch.id, batch.holdMicroUsd, nowMs);
-  await placeHold(tx, batch, nowMs, moreMicroUsd);
+  await placeHold(tx, batch, nowMs);
 }
 
 /** Whether the items of a batch are written. Else they are still to be read from its input. */

@@ -49,8 +49,7 @@ export async function stateOf(
 
 /**
  * Throws the error of `refuse` when a hold of real money exceeds a budget, which undoes its transaction. Call it in that, once the
- * row of its batch or real-time request is written. `provider`: null where it is not known. `moreMicroUsd`: what further requests
- * of the same run will hold, which must fit, too. Play money has no budget.
+ * row of its batch or real-time request is written. `provider`: null where it is not known. Play money has no budget.
  */
 export async function requireBudget(
   tx: Transaction,
@@ -58,8 +57,7 @@ export async function requireBudget(
     accountId,
     provider,
     amountMicroUsd,
-    moreMicroUsd = 0,
-  }: { accountId: string; provider: string | null; amountMicroUsd: number; moreMicroUsd?: number },
+  }: { accountId: string; provider: string | null; amountMicroUsd: number },
   nowMs: number,
   refuse: (message: string) => Error,
 ): Promise<void> {
@@ -72,12 +70,12 @@ export async function requireBudget(
     const upstream = upstreamOf(budget.scope);
     if (upstream !== null && upstream !== provider) continue;
     const { limitMicroUsd, per, spentMicroUsd, heldMicroUsd } = await stateOf(tx, budget, nowMs, accountId);
-    if (spentMicroUsd + heldMicroUsd + moreMicroUsd <= limitMicroUsd) continue;
+    if (spentMicroUsd + heldMicroUsd <= limitMicroUsd) continue;
     const whose =
       { [ALL_ACCOUNTS]: "", [EACH_ACCOUNT]: " of this account" }[budget.scope] ?? ` of ${upstream}`;
     const used = `${formatUsd(spentMicroUsd)} are spent and ${formatUsd(Math.max(0, heldMicroUsd - amountMicroUsd))} held in this ${per}`;
     throw refuse(
-      `The budget${whose} is ${formatUsd(limitMicroUsd)} a ${per}: ${used}, and this needs ${formatUsd(amountMicroUsd + moreMicroUsd)}. Nothing was sent for it.`,
+      `The budget${whose} is ${formatUsd(limitMicroUsd)} a ${per}: ${used}, and this needs ${formatUsd(amountMicroUsd)}. Nothing was sent.`,
     );
   }
 }

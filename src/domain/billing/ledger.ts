@@ -90,18 +90,13 @@ export async function takeBack(
   await moveMoney(tx, { requestId: `${kind}:${id}`, accountId, batchId, kind, amountMicroUsd }, nowMs);
 }
 
-/** Takes the hold of a new batch out of its account's balance. `moreMicroUsd`: see `requireBudget`. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE`, also above a budget. */
-export async function placeHold(
-  tx: Transaction,
-  batch: BatchRecord,
-  nowMs: number,
-  moreMicroUsd = 0,
-): Promise<void> {
+/** Takes the hold of a new batch out of its account's balance. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE`, also above a budget. */
+export async function placeHold(tx: Transaction, batch: BatchRecord, nowMs: number): Promise<void> {
   const amountMicroUsd = batch.holdMicroUsd;
   const { accountId, provider } = batch;
   await requireBudget(
     tx,
-    { accountId, provider, amountMicroUsd, moreMicroUsd },
+    { accountId, provider, amountMicroUsd },
     nowMs,
     (message) => new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE", message),
   );

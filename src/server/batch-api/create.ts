@@ -220,7 +220,7 @@ export const createOperations: readonly Operation[] = [
     method: "post",
     path: PATHS.batches,
     summary: "Create a batch",
-    parameters: ["IdempotencyKey", "MaxCost", "MoreCost", "FindOnly"],
+    parameters: ["IdempotencyKey", "MaxCost", "FindOnly"],
     body: "CreateBatch",
     answers: {
       200: {

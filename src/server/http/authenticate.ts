@@ -1,7 +1,7 @@
 import type { Request, RequestHandler, Response } from "express";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER, MORE_COST_HEADER } from "../../contract/routes.ts";
+import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER } from "../../contract/routes.ts";
 import { activeKey, authenticate as authenticateKey, OPERATOR } from "../../domain/accounts.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import type { AccountRecord, ApiKeyRecord } from "../../domain/records.ts";
@@ -151,15 +151,12 @@ export function consentingCaller(
   code: ServiceErrorCode,
 ): Caller {
   const caller = callerOf(response);
-  if (request.get(MAX_COST_HEADER) === undefined || !isLocalKey(caller.key.id)) return caller;
-  const read = (name: string): number | null => {
-    const text = request.get(name);
-    const microUsd = text === undefined ? null : parseUsd(text);
-    if (text === undefined || microUsd !== null) return microUsd;
-    const message = `${name}: write an amount in US dollars with at most 6 decimals, such as 1.25`;
-    throw new ImgbatchError(code, message, { param: name });
-  };
-  return { ...caller, consentMicroUsd: read(MAX_COST_HEADER), moreMicroUsd: read(MORE_COST_HEADER) ?? 0 };
+  const text = request.get(MAX_COST_HEADER);
+  if (text === undefined || !isLocalKey(caller.key.id)) return caller;
+  const consentMicroUsd = parseUsd(text);
+  if (consentMicroUsd !== null) return { ...caller, consentMicroUsd };
+  const message = `${MAX_COST_HEADER}: write an amount in US dollars with at most 6 decimals, such as 1.25`;
+  throw new ImgbatchError(code, message, { param: MAX_COST_HEADER });
 }
 
 /** Returns the idempotency key of a request as it is stored; null without one. Throws the given error for a malformed one. */

@@ -57,11 +57,6 @@ export function componentParameters(limits: Limits): Record<string, Described> {
       "The most that the request may cost, in US dollars with at most 6 decimals. For the local key and an upstream that costs money: the account is granted what the request holds, or the request is refused. For other keys it has no effect.",
       text({ pattern: "^[0-9]+(\\.[0-9]{1,6})?$", examples: ["1.25"] }),
     ),
-    MoreCost: header(
-      "x-imgbatch-more-cost",
-      "What further requests of the same run will cost, in US dollars with at most 6 decimals: a budget that does not cover them too refuses this one. Has no effect without `x-imgbatch-max-cost`.",
-      text({ pattern: "^[0-9]+(\\.[0-9]{1,6})?$", examples: ["1.25"] }),
-    ),
     FindOnly: header(
       "x-imgbatch-find-only",
       "`true`: only return the batch that the `Idempotency-Key` made before. If there is none, the answer is 404, and nothing is made.",
