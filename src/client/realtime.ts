@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import { readAnnouncedPixels } from "../contract/batch-api.ts";
-import { ImgbatchError } from "../contract/errors.ts";
+import { ImgbatchError, LOST_BEFORE } from "../contract/errors.ts";
 import {
   type ImageMimeType,
   type ImageSize,
@@ -125,7 +125,12 @@ export async function generateImage(
     async (answer) => {
       const { json, requestId } = await readJson(answer, MAX_ANSWER_BYTES);
       const mayBePaidTwice = answer.headers.get(MAY_BE_PAID_TWICE_HEADER) === "true";
-      return { ...readGenerated(json, requestId), requestId, attempts, mayBePaidTwice };
+      try {
+        return { ...readGenerated(json, requestId), requestId, attempts, mayBePaidTwice };
+      } catch (error) {
+        if (!mayBePaidTwice || !(error instanceof ImgbatchError)) throw error;
+        throw new ImgbatchError(error.code, `${error.message} ${LOST_BEFORE}`, { ...error, cause: error });
+      }
     },
   );
 }

@@ -178,6 +178,9 @@ export const ERRORS: Record<ServiceErrorCode | LocalErrorCode, ErrorEntry> = {
 
 /** The message of `REALTIME_OUTCOME_UNKNOWN` after a second request. */
 export const TWO_LOST = "Two requests were sent and no outcome is known; both may be paid.";
+/** The end of the message of a failure before which the answer of an equal request was lost. */
+export const LOST_BEFORE =
+  "The answer of an earlier request for it was lost, and that request may be billed.";
 
 export type ServiceErrorCode = keyof typeof SERVICE_ERRORS;
 type LocalErrorCode = keyof typeof LOCAL_ERRORS;

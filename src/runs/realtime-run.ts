@@ -5,7 +5,7 @@ import PQueue from "p-queue";
 import { removeFile, saving } from "../client/file-errors.ts";
 import { type GenerateOptions, generateImage } from "../client/realtime.ts";
 import { BILLED_NOTE, PAID_TWICE_NOTE } from "../contract/batch-api.ts";
-import { type ErrorCode, errorEntry, ImgbatchError, TWO_LOST } from "../contract/errors.ts";
+import { type ErrorCode, errorEntry, ImgbatchError, LOST_BEFORE, TWO_LOST } from "../contract/errors.ts";
 import {
   DIFFERS,
   IMAGE_EXTENSIONS,
@@ -155,8 +155,12 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       await saving(path, () => appendText(path, `${JSON.stringify(line)}\n`));
       for (const { path, bytes, sha256 } of line.files)
         reporter.event?.({
-          ...{ event: "file_saved", batch_id: null, custom_id: image.customId },
-          ...{ path, bytes, sha256 },
+          event: "file_saved",
+          batch_id: null,
+          custom_id: image.customId,
+          path,
+          bytes,
+          sha256,
         });
       reportEnded(reporter, line);
     } catch (thrown) {
@@ -252,7 +256,10 @@ function differences(
 
 function failedLine({ customId }: PlannedImage, { code, message }: ImgbatchError): ResultLine {
   const line = lineOf(customId, "failed");
-  if (code !== "REALTIME_OUTCOME_UNKNOWN") return { ...line, error: { code, message, source: null } };
+  if (code !== "REALTIME_OUTCOME_UNKNOWN") {
+    const notes = message.endsWith(LOST_BEFORE) ? { notes: [BILLED_NOTE] } : {};
+    return { ...line, error: { code, message, source: null }, ...notes };
+  }
   const isTwice = message.startsWith(TWO_LOST);
   // The service speaks of the key, which is this program's.
   const [said = message] = message.split(" Use another Idempotency-Key");
@@ -311,7 +318,11 @@ async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunSta
   const facts = { input_sha256: inputSha256, is_fresh: false, request: null, batches: [] };
   const runState: RunState = earlier ?? {
     ...newRunState(service, clock, facts),
-    ...{ kind: "realtime", model, aspect_ratio, size, mime_type },
+    kind: "realtime",
+    model,
+    aspect_ratio,
+    size,
+    mime_type,
     ...(settings.origin && { origin: settings.origin }),
   };
   runState.finished_at = null;

@@ -41,6 +41,7 @@ import {
   type ImageConsent,
   imageIdsOf,
   isDefiniteRefusal,
+  pendingIn,
   type Run,
   readAskedItems,
   type StartedRun,
@@ -66,10 +67,13 @@ export interface StartOptions extends Omit<Run, "state" | "consentOf"> {
   /** How the files of a new run are named. An earlier run keeps its names. Default: `id`. */
   names?: Naming;
   /**
-   * Called before anything is sent, with the images whose batches were not made yet; may throw to refuse. Returns the consent
-   * for an image; null if none is needed.
+   * Called before anything is sent, with the images whose batches were not made yet, and a way to ask for those that known
+   * batches still have to make; may throw to refuse. Returns the consent for an image; null if none is needed.
    */
-  approve?: (images: readonly Asked[]) => Promise<ImageConsent | null>;
+  approve?: (
+    images: readonly Asked[],
+    pending: () => Promise<readonly Asked[]>,
+  ) => Promise<ImageConsent | null>;
   /** The directory for messages. */
   shownDir: string;
   limits: Limits;
@@ -97,6 +101,8 @@ interface Start {
   items: readonly PlannedItem[];
   /** The images whose requests leave, with those that an earlier command left open. */
   images: readonly Asked[];
+  /** Asks for the images that the known batches of a run still have to make: none for an update, which counts them above. */
+  pending(): Promise<readonly Asked[]>;
   /**
    * Batches of the run before an update that the service may have made without an answer. They are found by their keys, and
    * those with other prompts are cancelled.
@@ -138,8 +144,9 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     const known = new Set(own?.batches.map((batch) => batch.idempotency_key));
     const added = state.batches.filter(({ idempotency_key: key }) => !known.has(key));
     const images = askedIn(unsentBatches(state, service), plan.items);
-    const fresh = { state, added, items: plan.items, images, open: [], unmadeImages: 0, update: null };
-    return { ...fresh, kind: "run", isNew: own === null };
+    const pending = () => pendingIn(state, plan.items, service, options.signal);
+    const begun = { state, added, items: plan.items, images, pending };
+    return { ...begun, kind: "run", isNew: own === null, open: [], unmadeImages: 0, update: null };
   }
   await claim(dir, earlier.input_sha256);
   const isOwn = earlier.batches.every((entry) => otherMaker(entry, service) === null);
@@ -150,7 +157,8 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   const begun = { state: earlier, isNew: false, added: [], items: update.items, update };
   if (isSame) {
     const images = askedIn(unsent, update.items);
-    return { ...begun, kind: "run", images, open: [], unmadeImages: 0 };
+    const pending = () => pendingIn(earlier, update.items, service, options.signal);
+    return { ...begun, kind: "run", images, pending, open: [], unmadeImages: 0 };
   }
   // What is the same and not made yet is still to be paid, wherever it is made.
   const unmade = (await findUnmade(options, earlier)).flatMap(({ pending }) => pending);
@@ -166,7 +174,7 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     throw changedError(shownDir, update, advise, otherFlags(earlier, plan, options));
   }
   const images = [...askedIn([wanted], update.items), ...(isFindOnly ? [] : askedIn(open, asked))];
-  return { ...begun, kind: "update", images, open, unmadeImages: left.length };
+  return { ...begun, kind: "update", images, pending: async () => [], open, unmadeImages: left.length };
 }
 
 /** Says with which flags a run was made, where they are others now, and names the command with them. Null if they are the same. */
@@ -222,7 +230,7 @@ const VENDORS = "the vendor's own address";
 async function submit(options: StartOptions, start: Start): Promise<StartedRun> {
   const { plan, dir } = options;
   const { state, isNew, added, update } = start;
-  const consentOf = (await options.approve?.(start.images)) ?? null;
+  const consentOf = (await options.approve?.(start.images, start.pending)) ?? null;
   await writeRunState(dir, state);
   await removeLeftovers(dir);
   // The lines of the prompt file may have moved, and metadata may have changed.
@@ -281,7 +289,10 @@ function submittedRequest({
   defaultQualities = {},
 }: RunRequest): RunState["request"] {
   return {
-    ...{ model, task_name: name, response_mime_type: mimeType, metadata },
+    model,
+    task_name: name,
+    response_mime_type: mimeType,
+    metadata,
     ...(isReal && { images: "real" }),
     ...(Object.keys(origins).length > 0 && { origins }),
     ...(Object.keys(flags).length > 0 && { flags }),
@@ -398,7 +409,7 @@ async function startUpdate(options: StartOptions, start: Start): Promise<Started
   const { state: before, items, update, open } = start;
   if (update === null) throw new ImgbatchError("INTERNAL", "An update has no changes.");
   if (update.renamed.length > 0) options.reporter.note(describeChanges(update));
-  const consentOf = (await options.approve?.(start.images)) ?? null;
+  const consentOf = (await options.approve?.(start.images, start.pending)) ?? null;
   const remade: string[] = [];
   if (open.length > 0) {
     options.reporter.note("looking for batches whose requests had no answer");

@@ -131,7 +131,14 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
       offersFor(config, some, health, providers);
     const inspector = sharpInspector(decoding);
     const deps: WorkerDeps = {
-      ...{ stores, blobs, clock, log, inspector, health, presence, goingOn },
+      stores,
+      blobs,
+      clock,
+      log,
+      inspector,
+      health,
+      presence,
+      goingOn,
       ids: options.ids,
       random: options.random,
       feed: options.feed,

@@ -114,6 +114,24 @@ describe("a run that was stopped", () => {
     expect(await billed()).toBe(42);
   });
 
+  it("does not go on above --max-cost, also where the answer about its batch was lost", async () => {
+    const { before } = await stoppedRun();
+    const low = [...SUBMIT.slice(0, -1), "0.30"];
+    const path = join(cwd, "forty", "imgbatch.json");
+    const state = JSON.parse(readFileSync(path, "utf8"));
+    Object.assign(state.batches[0], { id: null, state: "unknown", status: null });
+    for (const isLost of [false, true]) {
+      if (isLost) writeFileSync(path, JSON.stringify(state));
+      const refused = await run(...low);
+      const what = `${40 - before} images would cost \\$[\\d.]+, more than --max-cost \\$0\\.30`;
+      expect([refused.code, refused.stderr]).toEqual([8, expect.stringMatching(what)]);
+      expect((await run(...low, "--dry-run")).code).toBe(8);
+    }
+    expect(requests()).toBe(before);
+    expect((await run(...SUBMIT)).code).toBe(0);
+    expect(requests()).toBe(40);
+  });
+
   it("stays stopped after a kill, too", async () => {
     prompts("forty.jsonl", many(40));
     const { waiting } = answerOnly(8);

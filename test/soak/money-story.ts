@@ -1,7 +1,14 @@
 import { EventEmitter } from "node:events";
-import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseConfig } from "../../src/config/load.ts";
+import { MAY_BE_BILLED, MAY_BE_PAID_TWICE } from "../../src/contract/batch-api.ts";
+import { routes } from "../../src/contract/routes.ts";
+import { isTerminal } from "../../src/contract/statuses.ts";
 import { numberToMicros } from "../../src/kernel/money.ts";
+import { createLog } from "../../src/service/pino-log.ts";
+import { type LocalService, startService } from "../../src/service/start-service.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
 import { type Fate, PaidUpstream, PRICES } from "./paid-upstream.ts";
@@ -15,6 +22,10 @@ const TIMEOUT = "0.3s";
 const DEAREST = Math.max(...Object.values(PRICES).flatMap((prices) => Object.values(prices)));
 /** Longer than any answer takes. */
 const PATIENCE_S = 20;
+/** How long a service that stops may take. */
+const GRACE_MS = 5000;
+/** The model of real-time images. */
+const REALTIME = "small-image";
 
 /** What becomes of the requests for a prompt, by weight. */
 const LIVES: readonly (readonly [number, readonly Fate[]])[] = [
@@ -48,6 +59,11 @@ const DEEDS = (
     [2, "timeOut"],
     [2, "look"],
     [1, "generate"],
+    [2, "generateFile"],
+    [2, "wait"],
+    [3, "serve"],
+    [2, "goOn"],
+    [2, "cancelByApi"],
   ] as const
 ).flatMap(([weight, deed]) => Array<typeof deed>(weight).fill(deed));
 
@@ -68,6 +84,9 @@ interface Result {
 interface ResultLine {
   batch_id: string;
   custom_id: string;
+  status: string;
+  files: { path: string }[];
+  notes?: string[];
   cost?: number;
   may_be_billed?: number;
 }
@@ -85,12 +104,15 @@ export interface MoneyStoryOptions {
   number: number;
   /** Whether commands are killed, too: as processes of their own, which take longer. */
   kills: boolean;
+  /** How long the story may take. */
+  limitMs: number;
 }
 
 /**
  * A person's story with one or two runs at a paid upstream that fails, refuses and loses answers, and with commands that are
- * stopped, killed, given up and repeated. While it goes on, no command may cost more than its dry run said; where it ends, the
- * upstream's bill, `admin usage`, the ledger, the summaries and the results must agree to the micro-dollar.
+ * stopped, killed, given up and repeated, with and without a service that stays. While it goes on, nothing may cost more than
+ * its dry run said; where it ends, the upstream's bill, `admin usage`, the ledger, the summaries and the results must agree to
+ * the micro-dollar.
  */
 export class MoneyStory {
   readonly #random: Random;
@@ -99,14 +121,26 @@ export class MoneyStory {
   readonly #lines = new Map<string, Line[]>();
   readonly #submitted = new Set<string>();
   readonly #edited = new Set<string>();
-  /** Runs that a command left unfinished: the dry run does not count yet what their batches still cost. */
+  /** Runs that a command left unfinished. */
   readonly #unfinished = new Set<string>();
+  /** The files of prompts of which `generate --file` makes images, with their number. */
+  readonly #files = new Map<string, number>();
   readonly #log: string[] = [];
   readonly #unknownRule: "stop" | "once";
   #upstream = new PaidUpstream();
+  #config: object = {};
   #prompts = 0;
   #generated = 0;
   #kills = 0;
+  /** The number of requests that the log knows. */
+  #told = 0;
+  /** The service that stays; null while the commands start their own. */
+  #service: LocalService | null = null;
+  /** Whether a service was stopped before it had ended its work. */
+  #isLeft = false;
+  #isOver = false;
+  /** Stop what runs now. */
+  readonly #stops = new Set<() => void>();
   readonly #realtime = { summaries: 0, marked: 0 };
 
   constructor(directory: string, options: MoneyStoryOptions) {
@@ -116,21 +150,35 @@ export class MoneyStory {
     this.#unknownRule = this.#random.chance(0.75) ? "stop" : "once";
   }
 
-  /** Throws when two of the accounts differ, with the number of the story and all that happened in it. */
+  /** Throws when two of the accounts differ or the time is up, with the number of the story and all that happened in it. */
   async run(): Promise<void> {
+    const { seed, number, limitMs } = this.#options;
     this.#upstream = await PaidUpstream.start();
+    const limit = new AbortController();
+    const isLate = sleep(limitMs, undefined, { signal: limit.signal }).then(() => {
+      throw new Error(`it is not over after ${limitMs / 1000} s`);
+    });
+    const telling = this.#tell();
     try {
-      await this.#prepare();
-      const deeds = this.#random.whole(2, 5);
-      for (let i = 0; i < deeds; i++) await this.#deed(this.#random.pick([...this.#lines.keys()]));
-      await this.#settle();
+      await Promise.race([telling, isLate]);
     } catch (error) {
-      const { seed, number } = this.#options;
       const told = `story ${number} of seed ${seed}: ${(error as Error).message}\n${this.#log.join("\n")}`;
       throw new Error(told, { cause: error });
     } finally {
-      await this.#upstream.close();
+      limit.abort();
+      this.#isOver = true;
+      for (const stop of this.#stops) stop();
+      await Promise.allSettled([isLate, this.#upstream.close()]);
+      await Promise.race([telling.catch(() => {}), sleep(GRACE_MS)]);
+      await this.#service?.close(0).catch(() => {});
     }
+  }
+
+  async #tell(): Promise<void> {
+    await this.#prepare();
+    const deeds = this.#random.whole(2, 6);
+    for (let i = 0; i < deeds; i++) await this.#deed(this.#random.pick([...this.#lines.keys()]));
+    await this.#settle();
   }
 
   async #prepare(): Promise<void> {
@@ -146,10 +194,8 @@ export class MoneyStory {
     };
     const groups = [{ name: "default", batchDiscount: 1, holdMultiplier: 1 }];
     const limits = { unknownOutcome: this.#unknownRule };
-    await writeFile(
-      join(this.#cwd, "imgbatch.config.json"),
-      JSON.stringify({ models, groups, limits, providers: [provider] }),
-    );
+    this.#config = { models, groups, limits, providers: [provider] };
+    await writeFile(join(this.#cwd, "imgbatch.config.json"), JSON.stringify(this.#config));
     for (const run of this.#random.chance(0.4) ? ["a", "b"] : ["a"]) {
       const count = this.#random.whole(1, 9);
       this.#lines.set(
@@ -241,6 +287,23 @@ export class MoneyStory {
         return;
       case "generate":
         return this.#generate();
+      case "generateFile":
+        return this.#generateFile();
+      case "wait":
+        if (!isThere || this.#edited.has(run)) return;
+        await this.#within(run, await this.#priceOf(this.#submit(run)), () => this.#command(["wait", run]));
+        return;
+      case "serve":
+        await (this.#service === null ? this.#serve() : this.#stopServing());
+        return;
+      case "goOn":
+        if (!isThere || this.#edited.has(run) || this.#service === null) return;
+        await this.#within(run, await this.#priceOf(this.#submit(run)), () => this.#ask(run, routes.goOn));
+        return;
+      case "cancelByApi":
+        if (isThere && this.#service !== null)
+          await this.#within(run, 0, () => this.#ask(run, routes.cancel));
+        return;
     }
   }
 
@@ -271,6 +334,82 @@ export class MoneyStory {
       this.#realtime.marked += this.#unknownRule === "once" ? 2 * price : price;
   }
 
+  /** Makes the images of a new or an earlier file in real time; some commands are stopped. */
+  async #generateFile(): Promise<void> {
+    const isNew = this.#files.size === 0 || this.#random.chance(0.5);
+    const name = isNew ? `f${this.#files.size}` : this.#random.pick([...this.#files.keys()]);
+    if (isNew) {
+      const count = this.#random.whole(1, 6);
+      this.#files.set(name, count);
+      const lines = Array.from({ length: count }, (_, i) => {
+        const { prompt, custom_id } = this.#newLine(name, `i${i}`);
+        return `${JSON.stringify({ prompt, custom_id })}\n`;
+      });
+      await writeFile(join(this.#cwd, `${name}.jsonl`), lines.join(""));
+    }
+    const stop = this.#random.chance(0.5) ? { after: this.#random.whole(0, 4) } : undefined;
+    if (stop !== undefined && this.#options.kills && this.#random.chance(0.6))
+      await this.#killed(this.#fileCommand(name), stop.after);
+    else await this.#command(this.#fileCommand(name), stop);
+    await this.#idle();
+  }
+
+  #fileCommand(name: string): string[] {
+    return ["generate", "--file", `${name}.jsonl`, "-m", REALTIME, "-o", name, ...ENOUGH];
+  }
+
+  /** Starts a service that stays. It goes on with what is its own, and with nothing else. */
+  async #serve(): Promise<void> {
+    const before = this.#upstream.arrivals.length;
+    this.#service = await startService({
+      ...{ config: parseConfig(this.#config, "story"), dataDirectory: join(this.#cwd, "data") },
+      ...{ address: { host: "127.0.0.1", port: 0 }, workers: true },
+      log: createLog({ level: "error", forPeople: false, write: () => {} }),
+    });
+    await this.#idle();
+    const sent = this.#upstream.arrivals.length - before;
+    expect(this.#isLeft || sent === 0, `a service that starts sent ${sent} requests that nobody named`);
+    this.#isLeft = false;
+  }
+
+  async #stopServing(): Promise<void> {
+    const service = this.#service;
+    this.#service = null;
+    await service?.close(GRACE_MS);
+  }
+
+  /** Resolves once a service that stays has nothing more to do. */
+  async #idle(): Promise<void> {
+    for (; this.#service !== null && !this.#isOver; await sleep(20)) {
+      const { data } = await this.#api("GET", `${routes.batches}?limit=100`);
+      const batches = data as { status: string; waiting?: { code: string } | null }[];
+      const isAtWork = ({ status, waiting = null }: (typeof batches)[number]) =>
+        !isTerminal(status) && waiting?.code !== "STOPPED";
+      if (!batches.some(isAtWork) && this.#service.queue().running === 0) return;
+    }
+  }
+
+  /** Asks the service that stays about each batch of a run that is known and has not ended. */
+  async #ask(run: string, pathOf: (id: string) => string): Promise<Result> {
+    const { batches } = JSON.parse(await readFile(join(this.#cwd, run, "imgbatch.json"), "utf8"));
+    for (const { id } of batches as { id: string | null }[]) {
+      if (id === null) continue;
+      const { status } = await this.#api("GET", routes.batch(id));
+      if (!isTerminal(String(status))) await this.#api("POST", pathOf(id));
+    }
+    return { code: null, stderr: "", json: {} };
+  }
+
+  async #api(method: string, path: string): Promise<Record<string, unknown>> {
+    const { url = "", credentials } = this.#service ?? {};
+    const headers = { authorization: `Bearer ${credentials?.api_key}` };
+    const answer = await fetch(`${url}${path}`, { method, headers });
+    const text = await answer.text();
+    if (method !== "GET") this.#log.push(`> ${method} ${path}: ${answer.status}`);
+    expect(answer.ok, `${method} ${path}: ${answer.status} ${text}`);
+    return JSON.parse(text);
+  }
+
   /** In micro-dollars. */
   async #priceOf(command: readonly string[]): Promise<number> {
     const { json, code } = await this.#free([...command, "--dry-run"]);
@@ -290,20 +429,20 @@ export class MoneyStory {
   /** A command that may pay as much as its dry run says, and not more. */
   async #pay(run: string, command: readonly string[], stop?: { after: number }): Promise<Result> {
     const price = await this.#priceOf(command.filter((word) => !["--timeout", TIMEOUT].includes(word)));
-    const [count, billed] = [this.#upstream.arrivals.length, this.#upstream.billedMicroUsd];
     const isKill = stop !== undefined && this.#options.kills && this.#random.chance(0.6);
-    const result = isKill
-      ? await this.#killed([...command, ...ENOUGH], stop.after)
-      : await this.#command([...command, ...ENOUGH], stop);
+    const wasPartial = this.#unfinished.has(run) && this.#edited.has(run);
+    const count = this.#upstream.arrivals.length;
+    const { spent, result } = await this.#within(run, price, () =>
+      isKill
+        ? this.#killed([...command, ...ENOUGH], stop.after)
+        : this.#command([...command, ...ENOUGH], stop),
+    );
     this.#submitted.add(run);
     if (result.code !== 8 && result.code !== 6) this.#edited.delete(run);
-    const spent = this.#upstream.billedMicroUsd - billed;
     const arrivals = this.#upstream.arrivals.slice(count);
-    const isPriced = !this.#unfinished.has(run);
-    if (isPriced && this.#unknownRule === "stop")
-      expect(spent <= price, `${command.join(" ")}: its dry run said ${price}, and ${spent} were billed`);
     const isWell = result.code === 0 && arrivals.every(({ fate }) => ["ok", "slow"].includes(fate));
-    if (isPriced && isWell)
+    // What an update replaces may have been made by then: its dry run says the most.
+    if (!wasPartial && isWell)
       expect(
         spent === price,
         `${command.join(" ")}: all well, its dry run said ${price}, and ${spent} were billed`,
@@ -314,19 +453,48 @@ export class MoneyStory {
     return result;
   }
 
+  /** Does what may cost as much as this, in micro-dollars, and waits until a service that stays has done its part. */
+  async #within(
+    run: string,
+    price: number,
+    act: () => Promise<Result>,
+  ): Promise<{ spent: number; result: Result }> {
+    const billed = this.#upstream.billedMicroUsd;
+    const result = await act();
+    await this.#idle();
+    const spent = this.#upstream.billedMicroUsd - billed;
+    if (this.#unknownRule === "stop")
+      expect(
+        spent <= price,
+        `${this.#log.findLast((line) => line.startsWith("-"))}: ${run} may cost ${price}, and ${spent} were billed`,
+      );
+    return { spent, result };
+  }
+
   async #command(args: readonly string[], stop?: { after: number }): Promise<Result> {
     const signals = new EventEmitter();
     const hold = stop && this.#upstream.holdAfter(stop.after);
+    const interrupt = () => void signals.emit("SIGINT", "SIGINT");
+    const isServiceStopped = stop !== undefined && this.#service !== null && this.#random.chance(0.5);
+    let stopping: Promise<void> | undefined;
     void hold?.reached.then(() => {
-      signals.emit("SIGINT", "SIGINT");
+      interrupt();
+      if (isServiceStopped) {
+        stopping = this.#stopServing();
+        this.#isLeft = true;
+      }
       setTimeout(hold.release, 20);
     });
     const began = Date.now();
+    expect(!this.#isOver, "it is over");
+    this.#stops.add(interrupt);
     const { code, stdout, stderr } = await runInProcess([...args, "--json", ...this.#where()], {
       cwd: this.#cwd,
       signals,
     });
+    this.#stops.delete(interrupt);
     hold?.release();
+    await stopping;
     this.#note(
       args,
       `${stop === undefined ? "" : `stopped after ${stop.after}, `}${Date.now() - began} ms`,
@@ -343,8 +511,11 @@ export class MoneyStory {
       cwd: this.#cwd,
       env: cleanEnvironment(),
     });
+    const kill = () => void running.child.kill("SIGKILL");
+    this.#stops.add(kill);
     await Promise.race([hold.reached, running.exited]);
-    running.child.kill("SIGKILL");
+    this.#stops.delete(kill);
+    kill();
     const { code, stderr, signal } = await running.exited;
     hold.release();
     if (signal !== null) this.#kills++;
@@ -354,8 +525,10 @@ export class MoneyStory {
 
   #note(args: readonly string[], how: string, code: number | null, stderr: string): void {
     const { arrivals, billedMicroUsd } = this.#upstream;
+    const since = arrivals.slice(this.#told).map(({ prompt, fate }) => `${prompt} ${fate}`);
+    this.#told = arrivals.length;
     this.#log.push(
-      `$ imgbatch ${args.join(" ")} (${how}): exit ${code}; ${arrivals.length} requests, ${billedMicroUsd} billed`,
+      `$ imgbatch ${args.join(" ")} (${how}): exit ${code}; ${billedMicroUsd} billed [${since.join(", ")}]`,
       ...stderr
         .trim()
         .split("\n")
@@ -370,6 +543,7 @@ export class MoneyStory {
 
   /** Ends every run by its own command, and compares all that is said of the money. */
   async #settle(): Promise<void> {
+    for (const name of this.#files.keys()) await this.#settleFile(name);
     const { summaries: generated, marked: inDoubt } = this.#realtime;
     let summaries = generated;
     const results: ResultLine[] = [];
@@ -378,7 +552,10 @@ export class MoneyStory {
       const { json, code } = await this.#pay(run, this.#submit(run));
       expect(typeof json.actual_cost === "number", `the last summary of ${run} says no cost (exit ${code})`);
       summaries += numberToMicros(json.actual_cost as number);
-      results.push(...(await this.#resultsOf(run)));
+      const lines = await this.#resultsOf(run);
+      results.push(...lines);
+      const lacking = lines.find(({ cost, files }) => cost !== undefined && files.length === 0);
+      expect(lacking === undefined, `${run}: ${lacking?.custom_id} is paid, and has no file`);
       removed.push(...(await readdir(join(this.#cwd, run, "removed")).catch(() => [])));
     }
     const { json: listed } = await this.#free(["list", "--all"]);
@@ -428,11 +605,32 @@ export class MoneyStory {
     );
   }
 
-  /** What the images that lie in the directory cost, in micro-dollars. */
+  /** Makes the rest of a file, and adds its images to those that were made in real time. */
+  async #settleFile(name: string): Promise<void> {
+    const { code } = await this.#command(this.#fileCommand(name));
+    await this.#idle();
+    const price = PRICES[REALTIME]?.low ?? 0;
+    const lines = await this.#resultsOf(name);
+    const count = this.#files.get(name);
+    expect(
+      lines.length === count,
+      `${lines.length} of the ${count} images of ${name} have results (exit ${code})`,
+    );
+    for (const { status, notes = [] } of lines) {
+      const isTwice = notes.some((note) => note.startsWith(MAY_BE_PAID_TWICE));
+      const isLost = isTwice || notes.some((note) => note.startsWith(MAY_BE_BILLED));
+      if (status === "success") this.#realtime.summaries += price;
+      if (isLost) this.#realtime.marked += isTwice && status !== "success" ? 2 * price : price;
+    }
+  }
+
+  /** The results of a run, whose files must be there. */
   async #resultsOf(run: string): Promise<ResultLine[]> {
     const text = await readFile(join(this.#cwd, run, "results.jsonl"), "utf8");
     const lines = text.split("\n").filter((line) => line !== "");
-    return lines.map((line) => JSON.parse(line) as ResultLine);
+    const results = lines.map((line) => JSON.parse(line) as ResultLine);
+    for (const { path } of results.flatMap(({ files }) => files)) await stat(join(this.#cwd, run, path));
+    return results;
   }
 }
 

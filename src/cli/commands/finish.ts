@@ -20,7 +20,14 @@ import { openRetry, planRetry } from "../../runs/plan/retry.ts";
 import { fitItems } from "../../runs/plan/settle-items.ts";
 import { itemsOf, settingsOf } from "../../runs/request.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
-import { askedIn, type ImageConsent, readAskedItems, type Submissions, send } from "../../runs/send.ts";
+import {
+  askedIn,
+  type ImageConsent,
+  pendingIn,
+  readAskedItems,
+  type Submissions,
+  send,
+} from "../../runs/send.ts";
 import { stands } from "../../runs/standing.ts";
 import { awaitBatches } from "../../runs/wait.ts";
 import { createBudget } from "../budget.ts";
@@ -131,7 +138,12 @@ async function finish(
   if (begun !== null && dryRun) throw new ImgbatchError("USAGE", UNDER_WAY, { param: "--dry-run" });
   const isRunning = known.some(({ batch }) => !batch.isDone);
   if (isRunning || (begun !== null && begun.length > 0)) {
-    const images = askedIn(begun ?? [], await readAskedItems(dir));
+    const items = await readAskedItems(dir);
+    const images = askedIn(begun ?? [], items);
+    // What is pending was agreed to before. A limit that is typed now holds for it, too.
+    const pending =
+      options.maxCostMicroUsd === undefined ? [] : await pendingIn(state, items, service, signal);
+    if (pending.length > 0) (await priced(work, pending)).budget.approve([...images, ...pending]);
     consentOf ??= images.length === 0 ? null : await (await priced(work, images)).budget.consent(images);
     noteJobs(work);
     return withJobs(finishRun(context, service, { ...ended, ...(await send({ ...sending, consentOf })) }));

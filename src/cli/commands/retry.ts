@@ -18,6 +18,7 @@ import { openRetry, planRetry } from "../../runs/plan/retry.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
 import {
   askedIn,
+  pendingIn,
   type Run,
   readAskedItems,
   type StartedRun,
@@ -130,7 +131,11 @@ async function retry(
     orWithSuccessor(context, () => budget.consent(images), true);
   if (open !== null) {
     const images = askedIn(open, items);
-    if (dryRun) return describeDry(options, models, budget, { images, batches: 0, refused: 0 });
+    const isLimited = dryRun || options.maxCostMicroUsd !== undefined;
+    const all = isLimited ? [...images, ...(await pendingIn(runState, items, service, signal))] : images;
+    if (dryRun) return describeDry(options, models, budget, { images: all, batches: 0, refused: 0 });
+    // What is pending was agreed to before. A limit that is typed now holds for it, too.
+    if (isLimited) budget.approve(all);
     const consentOf = await consentTo(images);
     if (!options.detach || images.length > 0)
       reporter.note("an earlier retry is not finished: continuing it");

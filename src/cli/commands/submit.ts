@@ -30,7 +30,6 @@ import {
   askedIn,
   type ImageConsent,
   imagesIn,
-  pendingIn,
   reportReplay,
   type StartedRun,
   type Submissions,
@@ -234,7 +233,12 @@ async function runHere(
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
     const updateStep = commandAgain(context.typed, "--update");
     return describeFinished(context, {
-      ...{ outcome, state, replayed: true, shownDir, allowance, updateStep },
+      outcome,
+      state,
+      replayed: true,
+      shownDir,
+      allowance,
+      updateStep,
     });
   });
 }
@@ -284,7 +288,10 @@ async function submitOrFind(
   }
 }
 
-/** Finds the batches of a run by their keys, and finishes it. Null unless it has the same prompts, lost answers, and all of its batches exist. */
+/**
+ * Finds the batches of a run by their keys, and finishes it: with a limit of money only as far as that allows. Null unless it
+ * has the same prompts, lost answers, and all of its batches exist.
+ */
 async function finishSubmitted(
   context: CommandContext,
   options: SubmitOptions,
@@ -293,19 +300,26 @@ async function finishSubmitted(
 ): Promise<CommandResult | null> {
   const { dir } = options;
   const { clock, signal, output: reporter } = context;
-  return withRunLock(dir, { clock, signal }, async () => {
+  // With a limit, nothing goes on before it is known what that costs.
+  const isFindOnly = options.maxCostMicroUsd !== undefined;
+  const result = await withRunLock(dir, { clock, signal }, async () => {
     const state = await readRunState(dir);
     if (state === null || unsentBatches(state, service).every(({ refused }) => refused)) return null;
     if (planBefore(options, items, state, { isReal: isReal(service.providers) }) === null) return null;
     const run = { dir, state, service, clock, reporter, signal, submissions, sharesReferences: true };
+    const isWanted = ({ refused }: RunBatch) => !isFindOnly || refused !== true;
     // A batch that is not there is refused, since nothing is agreed to.
-    const started = await send({ ...run, consentOf: () => 0 }).catch((error: unknown) => {
+    const sending = send({ ...run, consentOf: () => 0 }, { isFindOnly, isWanted });
+    const started = await sending.catch((error: unknown) => {
       signal.throwIfAborted();
       reporter.detail(`the earlier submission is not there: ${error instanceof Error ? error.message : ""}`);
       return null;
     });
-    return started && finishRun(context, service, { ...options, ...started });
+    if (started === null || !isFindOnly)
+      return started && finishRun(context, service, { ...options, ...started });
+    return unsentBatches(state, service).length === 0 ? "found" : null;
   });
+  return result === "found" ? submit(context, options, items, { service, submissions }) : result;
 }
 
 /** Plans these prompts as an earlier command did, with the models and qualities of then; null if the run has others. */
@@ -377,8 +391,25 @@ async function submit(
     return `${again} makes only ${counted(images.length, "image")}${price} and keeps the others`;
   };
   const work: StartOptions = {
-    ...{ plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent },
-    ...{ names, shownDir, limits, isUpdate, adviseUpdate, sharesReferences: shares },
+    plan,
+    dir,
+    service,
+    keys,
+    clock,
+    reporter,
+    signal,
+    submissions,
+    names,
+    shownDir,
+    limits,
+    isUpdate,
+    adviseUpdate,
+    sharesReferences: shares,
+    approve: async (images, pending) => {
+      // What is pending was agreed to before. A limit that is typed now holds for it, too.
+      if (options.maxCostMicroUsd !== undefined) budget.approve([...images, ...(await pending())]);
+      return budget.consent(images);
+    },
     retries: options.retries,
     qualities: pinnedQualities([models.first, ...settled.map(models.of)]),
     commandWith: (flags) => commandWith(context.typed, flags),
@@ -546,11 +577,8 @@ async function describeDryRun(
   const start = await chooseStart(work, checkDirectory);
   const { state, update, images, open, unmadeImages } = start;
   const { chunks, items, request } = plan;
-  budget.approve(images);
-  const before =
-    start.kind === "update" || start.isNew
-      ? []
-      : await pendingIn(state, start.items, work.service, work.signal);
+  const before = await start.pending();
+  budget.approve([...images, ...before]);
   const isEnded = before.length === 0 && start.kind === "run" && state.finished_at !== null;
   const again = retries && isEnded ? askedIn(await failedBefore({ ...work, state }), start.items) : [];
   const unpaid = [...images, ...before, ...again];

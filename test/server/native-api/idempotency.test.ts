@@ -258,6 +258,18 @@ describe("a real-time request with an idempotency key", () => {
     expect(await stores.read.usage.count()).toBe(1);
   });
 
+  it("says when it fails after a lost answer that the request before it may be billed", async () => {
+    const upstream = new FakeUpstream("vendor");
+    upstream.answer = () => Promise.reject(lostAnswer());
+    const service = await startTestService({ workers: false, providers: [upstream], config: ONCE });
+    const ask = async () => (await generate(service, content("x"), keyed("k1", CONSENT))).text();
+    expect(await ask()).not.toContain("may be billed");
+    upstream.answer = () => Promise.reject(new ProviderError("PROVIDER_ITEM_FAILED", "It failed."));
+    expect(await ask()).toContain(
+      "It failed. The answer of an earlier request for it was lost, and that request may be billed.",
+    );
+  });
+
   it("is not sent a third time after two lost answers, and says that both may be paid", async () => {
     const upstream = new FakeUpstream("vendor");
     upstream.answer = () => Promise.reject(lostAnswer());
