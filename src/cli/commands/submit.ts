@@ -407,7 +407,7 @@ async function submit(
     sharesReferences: shares,
     approve: async (images, pending) => {
       // What is pending was agreed to before. A limit that is typed now holds for it, too.
-      if (options.maxCostMicroUsd !== undefined) budget.approve([...images, ...(await pending())]);
+      if (options.maxCostMicroUsd !== undefined) budget.approve(images, await pending());
       return budget.consent(images);
     },
     retries: options.retries,
@@ -578,7 +578,7 @@ async function describeDryRun(
   const { state, update, images, open, unmadeImages } = start;
   const { chunks, items, request } = plan;
   const before = await start.pending();
-  budget.approve([...images, ...before]);
+  budget.approve(images, before);
   const isEnded = before.length === 0 && start.kind === "run" && state.finished_at !== null;
   const again = retries && isEnded ? askedIn(await failedBefore({ ...work, state }), start.items) : [];
   const unpaid = [...images, ...before, ...again];
