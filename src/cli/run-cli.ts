@@ -5,6 +5,7 @@ import { programName, quoted } from "../kernel/command-line.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { safeLine, safeResultLine } from "../kernel/hide-keys.ts";
 import { readVersion } from "../kernel/package-file.ts";
+import { endItsWork } from "../kernel/signals.ts";
 import { MOST_SHOWN_CHARS } from "../prompts/problems.ts";
 import type { CommandContext, CommandResult, CommandSpec, Output } from "./command.ts";
 import { loadCommands, loadNamedCommands } from "./commands/registry.ts";
@@ -270,7 +271,9 @@ async function runArguments(
   const finish = createFinish(terminal, { json: isJson, lines: () => !eventsOnStdout, argv });
   let guessed = guessStyle(argv, []);
   // An error outside every await still gets its document and its exit code.
-  terminal.signals.on("uncaughtException", (error) => terminal.exit(finish.fail(error, guessed)));
+  terminal.signals.on("uncaughtException", (error) => {
+    if (!endItsWork(error)) terminal.exit(finish.fail(error, guessed));
+  });
 
   let invocation: Invocation;
   try {
