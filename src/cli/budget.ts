@@ -1,4 +1,4 @@
-import type { TakenOptions } from "../client/models.ts";
+import type { ListedBudget, TakenOptions } from "../client/models.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import {
   amountText,
@@ -20,6 +20,8 @@ import { commandAgain } from "./output/next-step.ts";
 
 /** The parts of a model that a budget needs. */
 interface PricedModel extends Pick<ChosenModel, "id" | "priceOf" | "isPaid" | "isPlay"> {
+  /** Null, or left out: it is not known. */
+  provider?: string | null;
   options: Pick<TakenOptions, "defaultQuality"> | null;
 }
 
@@ -27,6 +29,7 @@ interface PricedModel extends Pick<ChosenModel, "id" | "priceOf" | "isPaid" | "i
 interface PricedModels {
   first: PricedModel;
   isOfLines?: boolean;
+  budgets?: readonly ListedBudget[];
   of(image: Asked): PricedModel;
 }
 
@@ -78,6 +81,7 @@ export function createBudget(
   // The hold is the most that an image can cost.
   const limitOf = (group: Group) =>
     isPaidFor(group) ? (group.model.priceOf(group.asked)?.holdMicroUsd ?? unitOf(group)) : unitOf(group);
+  const holdOf = (group: Group) => group.model.priceOf(group.asked)?.holdMicroUsd ?? unitOf(group);
   const isPlay = (groups: readonly Group[]) =>
     typed === undefined && groups.every(({ model }) => model.isPlay);
   /** Throws `COST_LIMIT` if these images would cost more than `--max-cost`. Returns the most that they can cost. */
@@ -128,7 +132,12 @@ export function createBudget(
       const quality = only === undefined || others.length > 0 ? "" : qualityNote([only]);
       return [...each, `estimated cost ${costText(cost, "limit")}${quality}`];
     },
-    approve: (images: readonly Asked[]) => void limit(grouped(models, images), null),
+    /** Throws `COST_LIMIT` above `--max-cost`, and `BATCH_IMAGE_INSUFFICIENT_BALANCE` above a budget of the service. */
+    approve: (images: readonly Asked[]) => {
+      const groups = grouped(models, images);
+      limit(groups, null);
+      for (const budget of models.budgets ?? []) requireLeft(budget, groups, holdOf);
+    },
     /**
      * Approves the images, and gets the consent for those that cost real money: `--max-cost`, or a yes on the terminal. Returns
      * the consent for an image; null if none is needed. Throws `COST_LIMIT` without consent.
@@ -165,6 +174,22 @@ export function createBudget(
       };
     },
   };
+}
+
+/** Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE` for images that need more than a budget has left, as the service would. */
+function requireLeft(
+  { upstream, per, limitMicroUsd, leftMicroUsd }: ListedBudget,
+  groups: readonly Group[],
+  holdOf: (group: Group) => number | null,
+): void {
+  const counting = groups.filter(
+    ({ model }) => !model.isPlay && (upstream === null || upstream === model.provider),
+  );
+  const needed = sumOf(counting, holdOf) ?? 0;
+  if (needed <= leftMicroUsd) return;
+  const whose = upstream === null ? "" : ` of ${upstream}`;
+  const message = `The budget${whose} is ${formatUsd(limitMicroUsd)} a ${per}: ${formatUsd(leftMicroUsd)} of it is left, and this needs ${formatUsd(needed)} on hold. Nothing was sent.`;
+  throw new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE", message);
 }
 
 /** Null if the price of a group is not known. */

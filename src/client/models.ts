@@ -99,6 +99,23 @@ function priceOf(value: unknown): ListedPrice[] {
   return [{ size: size.toUpperCase(), quality: textOf(price?.quality), imageMicroUsd, holdMicroUsd }];
 }
 
+/** A budget of the service that batches count in. */
+export interface ListedBudget {
+  /** Null: it counts the images of all providers. */
+  upstream: string | null;
+  per: string;
+  limitMicroUsd: number;
+  leftMicroUsd: number;
+}
+
+function budgetOf(value: unknown): ListedBudget[] {
+  const wire = fieldsOf(value);
+  const [limitMicroUsd, leftMicroUsd] = [microsOf(wire?.usd, 0), microsOf(wire?.left, 0)];
+  const per = textOf(wire?.per);
+  if (limitMicroUsd === null || leftMicroUsd === null || per === null) return [];
+  return [{ upstream: textOf(wire?.upstream), per, limitMicroUsd, leftMicroUsd }];
+}
+
 /** Lists the models that this key can make batches with, or those that a provider serves. The first one is the default. */
 export async function listModels(
   http: Http,
@@ -108,12 +125,12 @@ export async function listModels(
   return (await listModelsAndLimits(http, signal, provider)).models;
 }
 
-/** The same, with the limits of a batch that the service announces: none for most services. */
+/** The same, with the limits of a batch and the budgets that the service announces: none for most services. */
 export async function listModelsAndLimits(
   http: Http,
   signal?: AbortSignal,
   provider: string | null = null,
-): Promise<{ models: ListedModel[]; limits: Partial<Limits> }> {
+): Promise<{ models: ListedModel[]; limits: Partial<Limits>; budgets: ListedBudget[] }> {
   const query = provider === null ? "" : `?${new URLSearchParams({ provider })}`;
   const answer = await http.json({ method: "GET", path: `${routes.batchModels}${query}`, signal });
   const page = readPage(answer.json);
@@ -126,5 +143,10 @@ export async function listModelsAndLimits(
     const value = announced[field];
     return typeof value === "number" && Number.isSafeInteger(value) && value > 0 ? [[name, value]] : [];
   });
-  return { models, limits: Object.fromEntries(limits) };
+  const budgets = fieldsOf(answer.json)?.budgets;
+  return {
+    models,
+    limits: Object.fromEntries(limits),
+    budgets: (Array.isArray(budgets) ? budgets : []).flatMap(budgetOf),
+  };
 }

@@ -12,9 +12,15 @@ import { makeDirectory, readRegularFile, writeFileDurably } from "../kernel/file
 import { sha256Hex } from "../kernel/ids.ts";
 import { fieldsOf, isObject, MOST_JSON_LEVELS, TooDeepJson } from "../kernel/json.ts";
 import { findPreset, modelEntries, type Preset, UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
-import { agreementsFile, CONFIG_FILE, type ConfigChoice, NO_CONFIG_FILE, type PricedModel } from "./paths.ts";
+import {
+  agreementsFile,
+  CONFIG_FILE,
+  type ConfigChoice,
+  NO_CONFIG_FILE,
+  type PricedModel,
+  VENDOR_NAMES,
+} from "./paths.ts";
 import { type Config, configSchema, DEFAULT_MODELS } from "./schema.ts";
-import { VENDOR_NAMES } from "./vendors.ts";
 
 /**
  * Reads the configuration from its file. Without a file it returns the defaults. Comments are allowed. Throws

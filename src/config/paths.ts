@@ -1,7 +1,9 @@
 import { join, resolve } from "node:path";
 import envPaths from "env-paths";
 import type { Environment } from "../environment.ts";
-import type { VendorName } from "./vendors.ts";
+
+/** The vendors whose own client libraries can be served without further settings. */
+export const VENDOR_NAMES = ["google"] as const;
 
 export const CONFIG_FILE = "imgbatch.config.json";
 /** In place of a file: no configuration, also where the working directory has one. */
@@ -29,7 +31,7 @@ export interface ConfigChoice {
   /** A model that has no price in the catalogue, with one. */
   priced?: PricedModel | null;
   /** The vendor whose client libraries are served, as `vendor.preset`. */
-  vendor?: VendorName | null;
+  vendor?: (typeof VENDOR_NAMES)[number] | null;
   /** The directory of `replay`, in place of the file's. Null: none. */
   replay?: string | null;
   /** Whether what it lacks is asked of the upstreams and kept. */

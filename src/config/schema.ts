@@ -4,8 +4,8 @@ import { BACKGROUNDS, MOST_SEED, RATIOS, SIZE_TIERS } from "../contract/image-fo
 import { DEFAULT_LIMITS, type Limits, UNKNOWN_OUTCOMES } from "../contract/limits.ts";
 import { type ProviderEntry, providerEntrySchema } from "../contract/provider-entries.ts";
 import { UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
+import { VENDOR_NAMES } from "./paths.ts";
 import { storageSchema } from "./storage-places.ts";
-import { VENDOR_NAMES } from "./vendors.ts";
 
 const factor = z.number().min(0);
 
@@ -269,12 +269,6 @@ const entriesSchema = z.strictObject({
       "a directory that `imgbatch exec --replay DIR --record` has filled, seen from this file: its images answer in place of the providers, free of charge",
     ),
   limits: limitsSchema.prefault({}).describe("what a request, a batch or a key may take"),
-  storageUriPrefixes: z
-    .array(z.string())
-    .default([])
-    .describe(
-      "the beginnings of addresses that a reference image may have in place of its bytes; they are passed on to the upstream",
-    ),
   retention: z
     .strictObject({
       inputHours: factor

@@ -12,7 +12,7 @@ const referenceImageSchema = z.object({
   type: z.string().nullish(),
   mime_type: z.string().nullish().describe("required but with `sha256`"),
   data: z.string().nullish().describe("standard Base64, no data URL"),
-  storage_uri: z.string().nullish(),
+  storage_uri: z.string().nullish().describe("refused: send the bytes in `data`"),
   sha256: z
     .string()
     .nullish()
@@ -154,7 +154,6 @@ const itemReferenceSchema = z.object({
   id: z.string().nullable(),
   type: z.string().nullable(),
   mime_type: z.string(),
-  storage_uri: z.string().nullable().describe("set when it is kept elsewhere: then it has no bytes here"),
 });
 
 /** An image of an item. Its index is its position in the list. */
@@ -345,6 +344,17 @@ export const batchSchemas = {
       .partialRecord(z.enum(Object.keys(ANNOUNCED_LIMITS)), z.int())
       .optional()
       .describe("an addition: what a batch may hold here"),
+    budgets: z
+      .array(
+        z.object({
+          upstream: z.string().nullable().describe("the provider whose images count; null: those of all"),
+          per: z.enum(["day", "month"]).describe("of UTC"),
+          usd: z.number(),
+          left: z.number().describe("what is neither spent nor held, in US dollars"),
+        }),
+      )
+      .optional()
+      .describe("an addition: the budgets that batches of this key count in; left out without any"),
   }),
   CreateBatch: createBatchSchema,
   RetryBatch: retryBatchSchema,

@@ -264,11 +264,8 @@ export interface ReferenceRecord {
   referenceId: string | null;
   type: string | null;
   mimeType: ImageMimeType;
-  /** Null for a reference that is kept elsewhere. */
-  blobKey: string | null;
-  sha256: string | null;
-  /** Where the provider finds it, when it is kept elsewhere. */
-  storageUri: string | null;
+  blobKey: string;
+  sha256: string;
 }
 
 export type NewReference = ReferenceRecord & { sourceIndex: number };
@@ -342,11 +339,18 @@ export interface RealtimeHoldRecord {
   createdAtMs: number;
   /** The process that answers the request. When it is dead, the others end the hold. */
   worker: string;
-  /** The call of each image that has no task, which counts once when the process is dead. Null or left out: it costs nothing. */
-  lostCall?:
-    | { provider: string; model: string; images: number; isMaybePaidTwice: boolean }
-    | null
-    | undefined;
+  /**
+   * By the index of each image: the call that counts for it when the process is dead, unless its task is known. An image that
+   * costs nothing has none. Null or left out: no image has one.
+   */
+  lostCalls?: Record<number, LostCall> | null | undefined;
+}
+
+/** A call to an upstream whose answer nobody has. */
+export interface LostCall {
+  provider: string;
+  model: string;
+  isMaybePaidTwice: boolean;
 }
 
 /** An image that was made in real time and can be fetched by its name for some time, without a key. */

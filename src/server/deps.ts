@@ -36,7 +36,6 @@ export interface ApiDeps extends CreateBatchDeps {
     trustProxy: boolean | number | string[];
     corsOrigins?: readonly string[];
   };
-  storageUriPrefixes: readonly string[];
   models: readonly ModelEntry[];
   groups: readonly GroupEntry[];
   /** The only credential of an application for the live view of `serve`; null for every other application. */

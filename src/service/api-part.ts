@@ -199,7 +199,6 @@ function derivedOf({ config, address, workers: { deps, decoding, realtimeOffers 
     }),
     thumbnailSlots: new DownloadSlots(FIXED_LIMITS.thumbnailsPerKey),
     server: { ...config.server, host: address.host },
-    storageUriPrefixes: config.storageUriPrefixes,
     groups: config.groups,
     limits: config.limits,
     features: config.features,

@@ -192,9 +192,8 @@ create table reference_images (
   reference_id text,
   type text,
   mime_type text not null,
-  blob_key text,
-  sha256 text,
-  storage_uri text,
+  blob_key text not null,
+  sha256 text not null,
   constraint references_key primary key (batch_id, source_index, ordinal)
 );
 
@@ -268,7 +267,7 @@ create table realtime_holds (
   amount_micro_usd integer not null check (amount_micro_usd >= 0),
   created_at_ms integer not null,
   worker text not null,
-  lost_call text
+  lost_calls text
 );
 
 create table keyed_requests (

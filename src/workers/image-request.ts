@@ -39,9 +39,6 @@ export async function buildImageRequest(
       references.filter((each) => !isMask(each)),
     ),
     ...(mask && { mask }),
-    storedReferences: references.flatMap(({ storageUri, mimeType }) =>
-      storageUri === null ? [] : [{ uri: storageUri, mimeType }],
-    ),
     attempt: item.attempts + 1,
     seed: wanted.asked?.seed ?? seedOf(`${batch.id}/${item.customId}`),
     repeatKey: `ib1-item-${sha256Hex(`${batch.id}/${item.customId}`)}`,
@@ -94,7 +91,6 @@ async function readReferences(
 ): Promise<ReferenceImage[]> {
   const images: ReferenceImage[] = [];
   for (const { blobKey, mimeType, sha256 } of references) {
-    if (blobKey === null) continue;
     const isWhole = await deps.blobs.lend(blobKey, async (bytes) => sha256Hex(bytes) === sha256);
     if (!isWhole) throw unusable(isWhole === null ? "gone" : "damaged");
     images.push({

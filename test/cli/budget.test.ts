@@ -1,11 +1,15 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { expect, it } from "vitest";
 import { periodOf, requireBudget, scopeOfUpstream } from "../../src/domain/billing/budget.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { onEachDialect } from "../support/dialects.ts";
 import { FakeUpstream } from "../support/fake-provider.ts";
 import { content, errorOf, generate } from "../support/realtime.ts";
+import { allowKeyFile } from "../support/secrets.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 import { openBatchRecord } from "../support/stores.ts";
+import { tempDir } from "../support/temp-dir.ts";
 
 const CONSENT = { "x-imgbatch-max-cost": "9" };
 
@@ -46,6 +50,33 @@ it("[BUDGET-1] a budget over time counts batches and real time of all runs, refu
   expect((await budget("none")).budgets).toEqual([]);
   expect((await generate(service, content("y"), { headers: CONSENT })).status).toBe(200);
   await service.expectBooks();
+});
+
+it("[BUDGET-1] a dry run that a budget would refuse ends as the run does", async () => {
+  const upstream = new FakeUpstream("google");
+  const service = await startTestService({ providers: [upstream] });
+  const cwd = await tempDir();
+  const keyFile = join(await tempDir(), "key");
+  await writeFile(keyFile, service.credentials.api_key);
+  allowKeyFile(keyFile);
+  await writeFile(join(cwd, "p.jsonl"), '{"prompt":"a fox"}\n{"prompt":"an owl"}\n');
+  const at = ["--base-url", service.url, "--api-key-file", keyFile];
+  const submit = (...args: string[]) => runInProcess(["submit", "p.jsonl", ...at, ...args], { cwd });
+  const budget = (...args: string[]) => runInProcess(["budget", "--data", service.data, ...args], { cwd });
+  expect((await budget("0.09/month")).code).toBe(0);
+  expect((await submit("--dry-run")).code).toBe(0);
+  expect((await budget("0.05/month", "--upstream", "google")).code).toBe(0);
+  const dry = await submit("--dry-run");
+  expect([dry.code, dry.stderr]).toEqual([
+    8,
+    expect.stringContaining(
+      "The budget of google is $0.05 a month: $0.05 of it is left, and this needs $0.0804",
+    ),
+  ]);
+  expect((await budget("0.05/month", "--upstream", "openai")).code).toBe(0);
+  expect((await budget("none", "--upstream", "google")).code).toBe(0);
+  expect((await submit("--dry-run")).code).toBe(0);
+  expect(upstream.requests).toHaveLength(0);
 });
 
 it("[BUDGET-1] a service gives each account the budget of its configuration", async () => {

@@ -51,7 +51,6 @@ describe("a configuration that only the working directory names", () => {
     [{ replay: "recorded" }, ["replay"]],
     [{ retention: { outputHours: 0.001 } }, ["retention.outputHours"]],
     [{ openai: { models: { "gpt-image-1": "vendorx-3-pro-image" } } }, ["openai.models.gpt-image-1"]],
-    [{ storageUriPrefixes: ["s3://x"] }, ["storageUriPrefixes"]],
     [{ providers: [openai] }, ["providers[0].type", "providers[0].baseUrl"]],
     [{ baseUrl: "http://127.0.0.1:8787" }, ["baseUrl"]],
     [{ storage: { database: "postgres://127.0.0.1/d" } }, ["storage.database"]],

@@ -79,7 +79,6 @@ const rules = {
   models: [],
   group: {},
   inspector: {},
-  storageUriPrefixes: ["s3://a/"],
 } as unknown as Parameters<typeof checkRequest>[1];
 const reference = (fields: object) => request({ reference_images: [{ mime_type: "image/png", ...fields }] });
 
@@ -124,8 +123,6 @@ const CHECKS: Record<string, (text: string) => unknown> = {
   "task name of a request": (text) =>
     checkRequest({ ...request({}), task_name: text }, rules).catch(() => null),
   "Base64 of a request": (text) => checkRequest(reference({ data: text }), rules).catch(() => null),
-  "storage of a request": (text) =>
-    checkRequest(reference({ storage_uri: `s3://a/${text}` }), rules).catch(() => null),
 };
 
 describe("patterns", () => {

@@ -432,7 +432,6 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
         mimeType: "image/png",
         blobKey: "in/1",
         sha256: "dd",
-        storageUri: null,
       } as const;
       const reference = { ...kept, referenceId: "r" };
       await tx.references.insertMany("b1", [

@@ -1,4 +1,4 @@
-import { VENDOR_NAMES } from "../../config/vendors.ts";
+import { VENDOR_NAMES } from "../../config/paths.ts";
 import type { ExitName } from "../../contract/errors.ts";
 import { UNKNOWN_OUTCOMES } from "../../contract/limits.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";

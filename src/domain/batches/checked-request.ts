@@ -30,15 +30,13 @@ export interface CheckedItem {
   terms: ItemTerms;
 }
 
-/** A reference image: its bytes, or the URI of a storage that the provider can read. */
+/** A reference image. */
 export interface CheckedReference {
   id: string | null;
   type: string | null;
   mimeType: ImageMimeType;
-  /** Null for a reference by `storageUri`. */
-  image: SentImage | null;
-  sha256: string | null;
-  storageUri: string | null;
+  image: SentImage;
+  sha256: string;
 }
 
 /**

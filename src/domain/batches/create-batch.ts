@@ -312,13 +312,13 @@ async function storeReferences(
   const references: NewReference[] = [];
   for (const [sourceIndex, item] of request.items.entries()) {
     for (const [ordinal, reference] of item.references.entries()) {
-      const { id: referenceId, type, mimeType, image, sha256, storageUri } = reference;
-      const blobKey = sha256 === null ? null : `${inputsPrefix(batchId)}${sha256}`;
-      if (image !== null && blobKey !== null && !stored.has(blobKey)) {
+      const { id: referenceId, type, mimeType, image, sha256 } = reference;
+      const blobKey = `${inputsPrefix(batchId)}${sha256}`;
+      if (!stored.has(blobKey)) {
         await image.keepAs(blobs, blobKey);
         stored.add(blobKey);
       }
-      references.push({ sourceIndex, ordinal, referenceId, type, mimeType, blobKey, sha256, storageUri });
+      references.push({ sourceIndex, ordinal, referenceId, type, mimeType, blobKey, sha256 });
     }
   }
   return references;

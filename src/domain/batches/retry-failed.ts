@@ -108,14 +108,11 @@ async function referencesOf(
 ): Promise<CheckedReference[]> {
   const references: CheckedReference[] = [];
   for (const reference of await stores.read.references.ofSource(item.batchId, item.sourceIndex)) {
-    const { referenceId: id, type, mimeType, blobKey, sha256, storageUri } = reference;
-    let image: CheckedReference["image"] = null;
-    if (blobKey !== null && sha256 !== null) {
-      // A repeat with a known idempotency key needs no bytes; whoever reads them finds that they are gone.
-      const sizeBytes = (await blobs.sizeOf(blobKey)) ?? 0;
-      image = imageInBlob(blobs, blobKey, { sizeBytes, sha256 }, referencesGone);
-    }
-    references.push({ id, type, mimeType, image, sha256, storageUri });
+    const { referenceId: id, type, mimeType, blobKey, sha256 } = reference;
+    // A repeat with a known idempotency key needs no bytes; whoever reads them finds that they are gone.
+    const sizeBytes = (await blobs.sizeOf(blobKey)) ?? 0;
+    const image = imageInBlob(blobs, blobKey, { sizeBytes, sha256 }, referencesGone);
+    references.push({ id, type, mimeType, image, sha256 });
   }
   return references;
 }

@@ -47,6 +47,21 @@ export async function stateOf(
   return { ...budget, ...period, spentMicroUsd, heldMicroUsd: sum(await read.budgets.held()) };
 }
 
+/** Returns the budgets that the real money of an account counts in, with what is left of each. */
+export async function budgetsOf(
+  read: Pick<Repositories, "budgets">,
+  accountId: string,
+  nowMs: number,
+): Promise<
+  { upstream: string | null; per: BudgetRecord["per"]; limitMicroUsd: number; leftMicroUsd: number }[]
+> {
+  const states = (await read.budgets.list()).map((budget) => stateOf(read, budget, nowMs, accountId));
+  return (await Promise.all(states)).map(({ scope, per, limitMicroUsd, spentMicroUsd, heldMicroUsd }) => {
+    const leftMicroUsd = Math.max(0, limitMicroUsd - spentMicroUsd - heldMicroUsd);
+    return { upstream: upstreamOf(scope), per, limitMicroUsd, leftMicroUsd };
+  });
+}
+
 /**
  * Throws the error of `refuse` when a hold of real money exceeds a budget, which undoes its transaction. Call it in that, once the
  * row of its batch or real-time request is written. `provider`: null where it is not known. Play money has no budget.

@@ -226,8 +226,7 @@ async function storeImages(
       throw error;
     }
     stored.add(blobKey);
-    const facts = { referenceId: null, type: null, storageUri: null };
-    references.push({ sourceIndex, ordinal, mimeType, blobKey, sha256, ...facts });
+    references.push({ sourceIndex, ordinal, referenceId: null, type: null, mimeType, blobKey, sha256 });
   }
   return { references };
 }

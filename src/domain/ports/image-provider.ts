@@ -33,8 +33,6 @@ export interface ImageRequest {
   references: readonly ReferenceImage[];
   /** Where the first reference is to change: a PNG of its size, transparent there. Left out: anywhere. */
   mask?: ReferenceImage;
-  /** References in a storage that the provider reads and the service does not. */
-  storedReferences: readonly { uri: string; mimeType: ImageMimeType }[];
   /** Counts the tries of this image, from 1: a repeated request is told apart from the same one sent twice. */
   attempt: number;
   /** From 0 to 2^31 - 1, for upstreams that take a seed. A repeated request has the same one. */

@@ -78,7 +78,7 @@ export function openHold(
     if (consentMicroUsd !== null && hold.amountMicroUsd > consentMicroUsd) throw refuse({ consentMicroUsd });
     if (!(await tx.workers.isAlive(hold.worker)).isAlive) throw takenForDead();
     await tx.realtimeHolds.insert(hold);
-    const ofHold = { ...hold, provider: hold.lostCall?.provider ?? null };
+    const ofHold = { ...hold, provider: hold.lostCalls?.[0]?.provider ?? null };
     await requireBudget(
       tx,
       ofHold,
@@ -174,12 +174,13 @@ export async function releaseDeadHolds(stores: Stores, nowMs: number): Promise<n
 }
 
 /** An image whose task is known is asked for again, and counts then. */
-async function lostCallsOf(tx: Transaction, { id, lostCall }: RealtimeHoldRecord): Promise<Call[]> {
-  if (!lostCall) return [];
-  const { images, ...call } = lostCall;
+async function lostCallsOf(tx: Transaction, { id, lostCalls }: RealtimeHoldRecord): Promise<Call[]> {
+  if (!lostCalls) return [];
   const tasks = (await tx.keyedRequests.ofRun(id))?.tasks ?? {};
-  const lost = { ...call, images: 0, isError: true, billedMicroUsd: 0, usage: null };
-  return Array.from({ length: Math.max(0, images - Object.keys(tasks).length) }, () => lost);
+  const lost = { images: 0, isError: true, billedMicroUsd: 0, usage: null };
+  return Object.entries(lostCalls).flatMap(([index, call]) =>
+    Object.hasOwn(tasks, index) ? [] : [{ ...call, ...lost }],
+  );
 }
 
 async function release(

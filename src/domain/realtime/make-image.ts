@@ -44,7 +44,6 @@ function imageRequest(
     mimeType,
     references: images,
     ...(mask && { mask }),
-    storedReferences: [],
     attempt: 1,
     seed: askedSeed ?? seedOf(index === 0 ? id : `${id}/${index}`),
     ...(asked && { asked: { ...asked, seed: askedSeed } }),
@@ -218,6 +217,8 @@ export interface Trail {
   task: UpstreamTask | null;
   /** Stores a task durably. */
   keep(task: UpstreamTask): Promise<void>;
+  /** Awaited before a provider is asked: the next start counts the call there if this process dies. */
+  beforeAsking(provider: ItemProvider): Promise<void>;
   /** An upstream that makes an image for each request may have been paid for one. */
   isPaid: boolean;
   /** An upstream, also one that is free, was asked, and what it has made is not known or cannot be used. */
@@ -268,6 +269,10 @@ async function makeImage(
     const ticket = asked > MOST_SWITCHES ? null : deps.health.begin(offer.provider, offer.executedModel);
     if (!ticket) continue;
     asked++;
+    await trail.beforeAsking(offer.provider).catch((error) => {
+      ticket.dropped();
+      throw error;
+    });
     try {
       const output = await ask(deps, offer, wanted, signal);
       trail.task = null;

@@ -8,11 +8,11 @@ import { payerOf, priceRealtimeImage } from "../billing/payer.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
 import type { Call } from "../health/calls.ts";
 import { waitingFor } from "../health/waiting.ts";
-import { isPaid, type Misfit, mayBePaidTwice, misfit, type Offer, type Offers } from "../models.ts";
+import { isPaid, type Misfit, mayBePaidTwice, misfit, type Offers } from "../models.ts";
 import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
-import type { KeyedRequestRecord, RealtimeHoldRecord, UpstreamTask } from "../records.ts";
+import type { KeyedRequestRecord, LostCall, RealtimeHoldRecord, UpstreamTask } from "../records.ts";
 import { KEPT } from "../retention.ts";
 import { type CheckedContent, needsOf } from "./checked-content.ts";
 import { countRequest, endHold, openHold, type RequestRate } from "./holds.ts";
@@ -209,7 +209,7 @@ export class Realtime {
     const gone = key === null ? request.gone : null;
     gone?.throwIfAborted();
     this.#stopping.signal.throwIfAborted();
-    const { stores, blobs, clock, ids, rate, presence } = this.#deps;
+    const { stores, blobs, clock, ids, rate, presence, health } = this.#deps;
     const { model, size: tier } = content;
     const needs = needsOf(content);
     const offers = this.#deps.offers.all(model.id, needs);
@@ -228,9 +228,13 @@ export class Realtime {
     const createdAtMs = clock.nowMs();
     const owner = { apiKeyId: caller.key.id, accountId: payer.account.id };
     const id = ids.recordId("gen");
-    const begun = Object.keys(tasks).length;
-    const lostCall = this.#lostCall(offers, model.id, { images: count - begun, isAgain: paidBefore > 0 });
-    const hold = { id, ...owner, amountMicroUsd: priceMicroUsd * count, createdAtMs, worker, lostCall };
+    const lostCalls: Record<number, LostCall> = {};
+    const isAgain = paidBefore > 0;
+    const able = offers.find(({ provider, executedModel }) => !health.blockOf(provider, executedModel));
+    for (let index = 0; index < count; index++)
+      if (able && !Object.hasOwn(tasks, index))
+        noteCall(lostCalls, index, able.provider, { model: model.id, isAgain });
+    const hold = { id, ...owner, amountMicroUsd: priceMicroUsd * count, createdAtMs, worker, lostCalls };
     const paidRuns =
       paidBefore + (!areBegun && offers.some(({ provider }) => mayBePaidTwice(provider)) ? 1 : 0);
     const record =
@@ -264,8 +268,18 @@ export class Realtime {
       const isBegun = task !== null;
       // One of the runs before has begun the task.
       const mayBePaidTwice = paidBefore > (isBegun ? 1 : 0);
+      const beforeAsking = async (provider: ItemProvider) => {
+        const before = lostCalls[index];
+        if ((before?.provider ?? null) === (isPaid(provider) ? provider.name : null) || isBegun) return;
+        noteCall(lostCalls, index, provider, { model: model.id, isAgain });
+        await stores.write(async (tx) => {
+          const open = await tx.realtimeHolds.remove(id);
+          if (open !== null) await tx.realtimeHolds.insert({ ...open, lostCalls });
+        });
+      };
       return {
         calls: [],
+        beforeAsking,
         isPaid: isBegun,
         isInDoubt: isBegun,
         mayBePaidTwice,
@@ -317,19 +331,6 @@ export class Realtime {
       if (isPaidFor && final) return { error: final, isReplay: false, paidRuns };
       throw error;
     }
-  }
-
-  /** The call that counts for each image when this process dies: at the provider that is asked first. */
-  #lostCall(
-    offers: readonly Offer<ItemProvider>[],
-    model: string,
-    { images, isAgain }: { images: number; isAgain: boolean },
-  ): NonNullable<RealtimeHoldRecord["lostCall"]> | null {
-    const { health } = this.#deps;
-    const able = offers.find(({ provider, executedModel }) => !health.blockOf(provider, executedModel));
-    if (able === undefined || !isPaid(able.provider) || images === 0) return null;
-    const { name: provider } = able.provider;
-    return { provider, model, images, isMaybePaidTwice: isAgain && mayBePaidTwice(able.provider) };
   }
 
   /** Ends a request whose runs were cut short. */
@@ -401,6 +402,22 @@ export class Realtime {
     const tracked = work.catch(() => {}).finally(() => this.#work.delete(tracked));
     this.#work.add(tracked);
   }
+}
+
+/** Notes which call counts for an image when this process dies: none at a provider that costs nothing. */
+function noteCall(
+  lostCalls: Record<number, LostCall>,
+  index: number,
+  provider: ItemProvider,
+  { model, isAgain }: { model: string; isAgain: boolean },
+): void {
+  delete lostCalls[index];
+  if (!isPaid(provider)) return;
+  lostCalls[index] = {
+    provider: provider.name,
+    model,
+    isMaybePaidTwice: isAgain && mayBePaidTwice(provider),
+  };
 }
 
 /** Says in a failure that the answer of an earlier request was lost. */

@@ -61,7 +61,7 @@ export async function drawPicture(
       seed,
       index: drawing.outputIndex,
       ...Object.fromEntries(Object.entries(asked ?? {}).filter(([, value]) => value !== null)),
-      references: drawing.references.length + drawing.storedReferences.length,
+      references: drawing.references.length,
     },
   });
 }
@@ -82,7 +82,6 @@ async function pageOf(drawing: Drawing, seed: number, signal: AbortSignal, decod
   const plan = planScene(text, seed, negativePrompt ?? "");
   const random = new Random(seed);
   const palette = createPalette(plan, random.fork("palette"));
-  const stored = drawing.storedReferences.map(({ uri }) => uri.split("/").at(-1)?.slice(0, 60) || uri);
   const options = [quality && `quality ${quality}`, negativePrompt && `without ${negativePrompt}`];
   const label = [
     "procedural",
@@ -95,7 +94,7 @@ async function pageOf(drawing: Drawing, seed: number, signal: AbortSignal, decod
   const letter = least * (Math.max(h / w, w / h) > 1.9 ? 1.5 : 1);
   const caption = await renderCaption(
     text,
-    [...label, ...stored].join(" · "),
+    label.join(" · "),
     {
       width: (w - margin * 2) * factor,
       height: Math.min(h * 0.24, least * 0.34) * factor,
@@ -140,7 +139,7 @@ async function drawScene(
   else if (place === "pattern") drawPattern(scene);
   await drawReferences(scene, drawing, TIER_FACTORS[drawing.tier], options);
   // With a reference, the subjects are small and stand in the lower right corner.
-  const hasCards = drawing.references.length + drawing.storedReferences.length > 0;
+  const hasCards = drawing.references.length > 0;
   const corner = `translate(${round(w * 0.52)} ${round(h * 0.52)})scale(0.48)`;
   shapes.push(`<g transform="${hasCards ? corner : "scale(1)"}">`);
   drawSubjects(scene);

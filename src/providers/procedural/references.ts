@@ -2,8 +2,6 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { ImageRequest } from "../../domain/ports/image-provider.ts";
 import { DECODE_SECONDS, type Decoding } from "../../imaging/decoding.ts";
 import { sharp } from "../../imaging/sharp-config.ts";
-import { turnHue } from "./color.ts";
-import { hashSeed } from "./random.ts";
 import { round, type Scene } from "./scene.ts";
 
 /** A reference image as an SVG element without its size, and its width over its height. */
@@ -15,15 +13,15 @@ interface Card {
 /** The longest side of a single reference in a picture at 1K, and that of one of several, in pixels. */
 const CARD_PX = { single: 820, several: 480 };
 
-/** Draws the references of a request as framed cards. One that lies in a storage is a blank card: its bytes are not here. */
+/** Draws the references of a request as framed cards. */
 export async function drawReferences(
   scene: Scene,
-  { references, storedReferences }: ImageRequest,
+  { references }: ImageRequest,
   tier: number,
   { signal, decoding }: { signal: AbortSignal; decoding: Decoding },
 ): Promise<void> {
   const { w, h } = scene;
-  const count = references.length + storedReferences.length;
+  const count = references.length;
   const longest = (count === 1 ? CARD_PX.single : CARD_PX.several) * tier;
   const cards: Card[] = [];
   for (const reference of references) {
@@ -35,10 +33,6 @@ export async function drawReferences(
     );
     const element = `<image preserveAspectRatio="none" href="data:image/jpeg;base64,${data.toString("base64")}"`;
     cards.push({ ratio: info.width / info.height, element });
-  }
-  for (const { uri } of storedReferences) {
-    const color = turnHue("#e8a9a0", hashSeed("stored", uri) % 360);
-    cards.push({ ratio: 4 / 3, element: `<rect fill="${color}"` });
   }
   const random = scene.random.fork("cards");
   const rows = Math.max(1, Math.round(Math.sqrt((count * h) / w)));

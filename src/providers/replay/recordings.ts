@@ -81,10 +81,9 @@ const recordSchema = z.strictObject({
 });
 
 async function wordsOf(request: ImageRequest) {
-  const { asked, references, storedReferences, mask } = request;
+  const { asked, references, mask } = request;
   const hashOf = (image: ImageRequest["references"][number]) => image.lend(async (bytes) => sha256Hex(bytes));
-  const hashes = await Promise.all(references.map(hashOf));
-  const sent = [...hashes, ...storedReferences.map(({ uri }) => `address ${sha256Hex(uri)}`)];
+  const sent = await Promise.all(references.map(hashOf));
   return {
     model: request.model,
     prompt: request.prompt,

@@ -34,7 +34,6 @@ export function asItemProvider(
     upstream: upstreamFacts(entry, adapter, deps),
     serves: (model) => modelFor(entry, model, model) !== null,
     generate: async (request, signal, onSent = () => {}, onAnswered = () => {}) => {
-      refuseStored(request);
       await rate.wait(signal);
       return makeInTime(entry, adapter, deps, request, signal, { onSent, onAnswered });
     },
@@ -81,15 +80,6 @@ export function modelFor({ models }: UpstreamEntry, requested: string, executed:
     return isServed ? executed : null;
   }
   return Object.hasOwn(models, requested) ? (models[requested] ?? null) : null;
-}
-
-/** Throws `ProviderError` `INVALID_ARGUMENT` for a reference that only its storage holds: most upstreams cannot read it there. */
-export function refuseStored(request: ImageRequest): void {
-  const [stored] = request.storedReferences;
-  if (stored !== undefined) {
-    const message = `This provider cannot read ${stored.uri}: send the reference image itself.`;
-    throw new ProviderError("INVALID_ARGUMENT", message);
-  }
 }
 
 function makeInTime(

@@ -10,14 +10,7 @@ import { hideUsedKeys } from "../../kernel/hide-keys.ts";
 import type { AdapterDeps, UpstreamAdapter } from "./adapter.ts";
 import { ambiguous } from "./classify.ts";
 import { oneLine } from "./error-facts.ts";
-import {
-  modelFor,
-  RequestRate,
-  refuseStored,
-  upstreamFacts,
-  withoutSecrets,
-  withTimeLimit,
-} from "./item-provider.ts";
+import { modelFor, RequestRate, upstreamFacts, withoutSecrets, withTimeLimit } from "./item-provider.ts";
 
 /** The time limit of a call, unless the entry has its own. Results take as long as something comes. */
 const CALL_SECONDS = 60;
@@ -95,14 +88,9 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
     },
     splitsReferences: adapter.splitsReferences,
     serves: (model) => modelFor(entry, model, model) !== null,
-    lineBytes: async (item) => {
-      refuseStored(item.request);
-      return adapter.lineBytes(item);
-    },
-    upload: async (jobId, items, signal) => {
-      for (const { request } of items) refuseStored(request);
-      return call(signal, (limited) => adapter.upload(jobId, items, limited), UPLOAD_SECONDS);
-    },
+    lineBytes: async (item) => adapter.lineBytes(item),
+    upload: (jobId, items, signal) =>
+      call(signal, (limited) => adapter.upload(jobId, items, limited), UPLOAD_SECONDS),
     waitForRate: (signal) => rate.wait(signal),
     create: (job, signal) => inTime(signal, (limited) => adapter.create(job, limited)),
     async *list(signal) {

@@ -1,4 +1,9 @@
-import { type ListedModel, listModelsAndLimits, type TakenOptions } from "../../client/models.ts";
+import {
+  type ListedBudget,
+  type ListedModel,
+  listModelsAndLimits,
+  type TakenOptions,
+} from "../../client/models.ts";
 import { listRealtimeModels, NATIVE_SHAPES, type RealtimeModel } from "../../client/realtime.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import {
@@ -103,6 +108,8 @@ export interface RunModels {
   listed: readonly ListedModel[] | null;
   /** The limits of a batch that the service announces. */
   limits: Partial<Limits>;
+  /** The budgets that it announces. */
+  budgets: readonly ListedBudget[];
   /** Whether the list, or the earlier run, has a model. */
   isThere(id: string): boolean;
 }
@@ -148,10 +155,12 @@ export async function chooseModels(
 ): Promise<RunModels> {
   let listed: readonly ListedModel[] | null = null;
   let limits: Partial<Limits> = {};
+  let budgets: readonly ListedBudget[] = [];
   const list = async () => {
     const answer = await listModelsAndLimits(http, signal, provider);
     listed = answer.models;
     limits = answer.limits;
+    budgets = answer.budgets;
     return answer.models;
   };
   const wanted = firstModel(items, named, earlier);
@@ -175,7 +184,7 @@ export async function chooseModels(
     return known;
   };
   const isThere = (id: string) => id === earlier || (all?.some((model) => model.id === id) ?? true);
-  return { first, isOfLines, of, listed: all, limits, isThere };
+  return { first, isOfLines, of, listed: all, limits, budgets, isThere };
 }
 
 /** Returns the pinned quality of each model that has one: see `ChosenModel`. */

@@ -42,7 +42,6 @@ interface Rules {
   /** Null for an unknown model: the request is refused later, its references are still checked. */
   model: ModelEntry | null;
   limits: Limits;
-  storageUriPrefixes: readonly string[];
   sent: SentTexts;
 }
 
@@ -63,7 +62,7 @@ async function readReferences(items: readonly ReadItem[], rules: Rules): Promise
       const read = parseReference(body, at);
       const reference = read.sha256 == null ? readReference(read, at, rules) : repeated(read, at, known);
       references.push(reference);
-      if (reference.image === null || read.sha256 != null) continue;
+      if (read.sha256 != null) continue;
       known.set(reference.image.sha256, reference);
       totalBytes += reference.image.sizeBytes;
       await yieldSometimes(reference.image.sizeBytes);
@@ -91,7 +90,6 @@ async function checkImages(
   for (const [i, { references }] of items.entries()) {
     for (const [j, reference] of references.entries()) {
       const { image, mimeType } = reference;
-      if (image === null) continue;
       const at = `items[${i}].reference_images[${j}]`;
       const found = await images.check(image, mimeType);
       if ("problem" in found) {
@@ -133,8 +131,7 @@ function repeated(
   known: ReadonlyMap<string, CheckedReference>,
 ): CheckedReference {
   const earlier = known.get((body.sha256 ?? "").toLowerCase());
-  if (body.data != null || body.storage_uri != null)
-    throw invalidReference(`${at}.sha256`, "cannot be given together with `data` or `storage_uri`");
+  if (body.data != null) throw invalidReference(`${at}.sha256`, "cannot be given together with `data`");
   if (earlier === undefined)
     throw invalidReference(`${at}.sha256`, "no earlier reference of this request has these bytes");
   if (body.mime_type != null && body.mime_type !== earlier.mimeType)
@@ -152,33 +149,17 @@ function tagsOf(body: ReferenceBody, at: string): Pick<CheckedReference, "id" | 
 
 function readReference(body: ReferenceBody, at: string, rules: Rules): CheckedReference {
   const { mime_type: mimeType, data } = body;
+  if (body.storage_uri != null) throw invalidReference(`${at}.storage_uri`, "is not taken; send `data`");
   if (mimeType == null) throw invalidReference(`${at}.mime_type`, "is required: the type of the image");
   if (!isImageMimeType(mimeType)) {
     throw invalidReference(`${at}.mime_type`, "must be image/png, image/jpeg or image/webp");
-  }
-  const tags = { ...tagsOf(body, at), mimeType };
-  if (body.storage_uri != null) {
-    const storageUri = checkStorageUri(body, at, rules.storageUriPrefixes);
-    return { ...tags, storageUri, image: null, sha256: null };
   }
   if (data == null || data === "")
     throw invalidReference(`${at}.data`, "is required: the Base64 of the image");
   const maxBytes = rules.limits.referenceImageBytes;
   const image = receiveImage(data, { maxBytes, base64: "strict", sent: rules.sent });
   if (typeof image === "string") throw invalidReference(`${at}.data`, image);
-  return { ...tags, storageUri: null, image, sha256: image.sha256 };
-}
-
-/** The service never opens it: a provider that knows the storage does. */
-function checkStorageUri(body: ReferenceBody, at: string, prefixes: readonly string[]): string {
-  const uri = body.storage_uri ?? "";
-  if (body.data != null) throw invalidReference(`${at}.storage_uri`, "cannot be given together with `data`");
-  if (prefixes.length === 0) throw invalidReference(`${at}.storage_uri`, "is not enabled here; send `data`");
-  const isTidy = !hasUnstorableText(uri) && !/\s|\\|(^|\/)\.\.?(\/|$)|%2e/i.test(uri);
-  if (!isTidy || !prefixes.some((prefix) => uri.startsWith(prefix) && uri.length > prefix.length)) {
-    throw invalidReference(`${at}.storage_uri`, "is not in a storage that is allowed here");
-  }
-  return uri;
+  return { ...tagsOf(body, at), mimeType, image, sha256: image.sha256 };
 }
 
 function checkTag(text: string | null | undefined, at: string, maxChars: number): string | null {
@@ -198,8 +179,6 @@ export interface RequestRules {
   models: readonly ModelEntry[];
   group: GroupEntry;
   inspector: ImageInspector;
-  /** A `storage_uri` must begin with one of these; none are taken when it is empty. */
-  storageUriPrefixes: readonly string[];
   /** Images of a large body, which were taken out of it: see `SentTexts`. Default: none. */
   sent?: SentTexts;
   /** Whether the same request, known by its hash, was accepted before: then its images are not decoded again. */
@@ -281,8 +260,8 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     const problem = `has ${length} characters; at most ${most} are allowed`;
     throw fieldError("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
   });
-  const { sent = NO_SENT_TEXTS, storageUriPrefixes } = rules;
-  const checkedItems = await readReferences(items, { model, limits, storageUriPrefixes, sent });
+  const { sent = NO_SENT_TEXTS } = rules;
+  const checkedItems = await readReferences(items, { model, limits, sent });
   const asked = {
     modelId,
     taskName,

@@ -11,6 +11,7 @@ import { ANNOUNCED_LIMITS, inWords } from "../../contract/limits.ts";
 import { FIND_ONLY_HEADER, IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
 import { type Caller, createBatch, isKnownKey, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
+import { budgetsOf } from "../../domain/billing/budget.ts";
 import { isPlayMoney, priceBatchImage, rateFor } from "../../domain/billing/payer.ts";
 import {
   batchModelsOf,
@@ -212,7 +213,13 @@ export const createOperations: readonly Operation[] = [
       const limits = Object.fromEntries(
         Object.entries(ANNOUNCED_LIMITS).map(([field, name]) => [field, deps.limits[name]]),
       );
-      response.json({ ...envelope, limits });
+      const payer = account.isPlay ? (account.realAccountId ?? account.id) : account.id;
+      const budgets = (await budgetsOf(deps.stores.read, payer, deps.clock.nowMs())).map(
+        ({ upstream, per, limitMicroUsd, leftMicroUsd }) => {
+          return { upstream, per, usd: microsToNumber(limitMicroUsd), left: microsToNumber(leftMicroUsd) };
+        },
+      );
+      response.json({ ...envelope, limits, ...(budgets.length > 0 && { budgets }) });
     },
   },
   {
@@ -256,13 +263,12 @@ export const createOperations: readonly Operation[] = [
         const isFindOnly = request.get(FIND_ONLY_HEADER) === "true";
         if (isFindOnly && !(await isKnownKey(deps.stores.read, caller, idempotencyKey)))
           throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND", "No batch was made with this Idempotency-Key.");
-        const { models, inspector, storageUriPrefixes } = deps;
+        const { models, inspector } = deps;
         const rules: RequestRules = {
           limits,
           models,
           group: caller.group,
           inspector,
-          storageUriPrefixes,
           sent,
           optionsOf: (model, name) => deps.offers.optionsFor(model, name),
           isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),

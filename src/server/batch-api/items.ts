@@ -144,11 +144,10 @@ function itemView(
     ...(lost === 0 ? {} : { may_be_billed: microsToNumber(lost * priceMicroUsd) }),
     ...(prompt === undefined ? {} : { prompt }),
     ...(references && {
-      references: references.map(({ referenceId: id, type, mimeType, storageUri }) => ({
+      references: references.map(({ referenceId: id, type, mimeType }) => ({
         id,
         type,
         mime_type: mimeType,
-        storage_uri: storageUri,
       })),
     }),
     ...(outputs && {

@@ -61,7 +61,6 @@ function factsOf(limits: Limits): Record<string, Schema> {
       contentEncoding: "base64",
       description: `standard Base64 without a data URL prefix, at most ${mib(limits.referenceImageBytes)} when decoded`,
     },
-    "ReferenceImage.storage_uri": { description: "refused unless the operator allows prefixes" },
     "GenerateContent.contents": {
       maxItems: FIXED_LIMITS.realtimeEntries,
       description: `at most ${FIXED_LIMITS.realtimeEntries} parts in all of them together`,

@@ -75,7 +75,7 @@ export function prepared<Given extends object, Row>(
 
 /** The columns that hold JSON, and those that hold true as 1. Such a name means the same in every table. */
 const JSON_COLUMNS = [
-  "lostCall",
+  "lostCalls",
   "metadata",
   "price",
   "error",

@@ -163,10 +163,10 @@ function budgetRepository({ build, all, run }: SqlSession): Repositories["budget
       const inRealtime = build
         .selectFrom("realtime_holds")
         .innerJoin("accounts", "accounts.id", "realtime_holds.accountId")
-        .select(["realtime_holds.accountId", "realtime_holds.lostCall", "realtime_holds.amountMicroUsd"])
+        .select(["realtime_holds.accountId", "realtime_holds.lostCalls", "realtime_holds.amountMicroUsd"])
         .where("accounts.isPlay", "=", sql<boolean>`0`);
-      const realtime = (await all(inRealtime)).map(({ accountId, lostCall, amountMicroUsd: microUsd }) => {
-        return { accountId, provider: lostCall?.provider ?? "", run: null, microUsd };
+      const realtime = (await all(inRealtime)).map(({ accountId, lostCalls, amountMicroUsd: microUsd }) => {
+        return { accountId, provider: lostCalls?.[0]?.provider ?? "", run: null, microUsd };
       });
       return [...(await all(ofBatches)), ...realtime].filter(({ microUsd }) => microUsd > 0);
     },

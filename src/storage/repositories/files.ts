@@ -100,7 +100,7 @@ function outputRepository(session: SqlSession): Repositories["outputs"] {
   };
 }
 
-const REFERENCE = ["ordinal", "referenceId", "type", "mimeType", "blobKey", "sha256", "storageUri"] as const;
+const REFERENCE = ["ordinal", "referenceId", "type", "mimeType", "blobKey", "sha256"] as const;
 
 const OF_SOURCE = prepared(
   (build, { batchId, sourceIndex }: Values<{ batchId: string; sourceIndex: number }>) =>

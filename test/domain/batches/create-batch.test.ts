@@ -15,7 +15,7 @@ import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const image = imageInMemory(Buffer.from("a reference image"));
-const reference = { id: null, type: null, mimeType: "image/png" as const, storageUri: null };
+const reference = { id: null, type: null, mimeType: "image/png" as const };
 const REQUEST: CheckedRequest = {
   model: modelEntry,
   taskName: null,

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
+import { releaseDeadHolds } from "../../../src/domain/realtime/holds.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeUpstream, troubled } from "../../support/fake-provider.ts";
+import { gate } from "../../support/gate.ts";
 import { content, errorOf, generate } from "../../support/realtime.ts";
 import { MODEL, openBeside, startTestService } from "../../support/service.ts";
 
@@ -19,6 +21,29 @@ describe("a real-time request", () => {
       { provider: "first", requests: 1, images: 0, errors: 1 },
       { provider: "second", requests: 1, images: 1, errors: 0 },
     ]);
+  });
+
+  it("whose process dies while another provider makes its image counts there", async () => {
+    const [first, second] = [new FakeUpstream("first"), new FakeUpstream("second")];
+    const [asked, end] = [gate(), gate()];
+    first.answer = () => Promise.reject(troubled("limited"));
+    second.answer = async () => {
+      asked.open();
+      await end.promise;
+      throw troubled("limited");
+    };
+    const service = await startTestService({ providers: [first, second], config });
+    const answer = generate(service, content("a fox"));
+    await asked.promise;
+    const { stores } = await openBeside(service.data);
+    const [hold] = await stores.read.realtimeHolds.list();
+    await stores.write((tx) => tx.workers.remove(hold?.worker ?? ""));
+    expect(await releaseDeadHolds(stores, Date.now())).toBe(1);
+    expect(await stores.read.providerCalls.list({})).toMatchObject([
+      { provider: "second", requests: 1, images: 0, errors: 1 },
+    ]);
+    end.open();
+    await (await answer).arrayBuffer();
   });
 
   it("is refused with the time to wait while every provider pauses, and nothing is held", async () => {

@@ -307,17 +307,6 @@ describe("an answer in the form of OpenAI Images", () => {
     expect(error).toMatchObject({ code: "EMPTY_IMAGE_OUTPUT", usage: { costMicroUsd: 124_865 } });
   });
 
-  it("is not asked with a reference that only its storage holds", async () => {
-    const server = await scriptedServer();
-    const provider = closing(asItemProvider(entryAt(server.url), connect(server), deps));
-    const storedReferences = [{ uri: "gs://b/x.png", mimeType: "image/png" as const }];
-    await expect(provider.generate(imageRequest({ storedReferences }), never)).rejects.toMatchObject({
-      ...{ code: "INVALID_ARGUMENT", trouble: null, retryable: false },
-      message: expect.stringContaining("gs://b/x.png"),
-    });
-    expect(server.seen).toHaveLength(0);
-  });
-
   it("notes a prompt that was rewritten, and images that could not be fetched", async () => {
     const server = await scriptedServer();
     const data = [

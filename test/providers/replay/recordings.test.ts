@@ -101,7 +101,6 @@ describe("the recordings of a directory", () => {
       { references: [pictured("a"), pictured("b")] },
       { references: [pictured("b"), pictured("a")] },
       { references: [pictured("a")], mask: pictured("m") },
-      { storedReferences: [{ uri: "gs://a/b", mimeType: "image/png" }] },
       { asked: { ...asked, quality: "high" } },
       { asked: { ...asked, background: "opaque" } },
       { asked: { ...asked, seed: 5 } },

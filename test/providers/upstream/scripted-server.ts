@@ -112,7 +112,6 @@ export function imageRequest(changes: Partial<ImageRequest> = {}): ImageRequest 
     size: { widthPx: 2528, heightPx: 1696 },
     mimeType: "image/png",
     references: [],
-    storedReferences: [],
     attempt: 1,
     seed: 4711,
     origin: "batch",

@@ -145,7 +145,7 @@ describe("the item list", () => {
     const images = [
       { mime_type: "image/png", width: 8, height: 8, size: image.length, sha256: sha256Hex(image) },
     ];
-    const references = [{ id: HOSTILE, type: "style", mime_type: "image/png", storage_uri: null }];
+    const references = [{ id: HOSTILE, type: "style", mime_type: "image/png" }];
     expect(data).toMatchObject([
       { custom_id: "<b>_01", prompt, references, images },
       { custom_id: "<b>_02", prompt, references, images },

@@ -247,7 +247,7 @@ function References({ item }: { item: PlacedItem }) {
           // biome-ignore lint/suspicious/noArrayIndexKey: the index is what names a reference.
           <figure key={index}>
             <RemotePicture
-              path={reference.storage_uri === null ? routes.reference(batch.id, item.custom_id, index) : null}
+              path={routes.reference(batch.id, item.custom_id, index)}
               alt={reference.id ?? `reference ${index + 1}`}
             />
             {reference.id && <figcaption>{reference.id}</figcaption>}

@@ -112,9 +112,8 @@ function optionsOf(item: PlacedItem, way: MakeWay): Record<string, string> {
 function referencesOf(item: PlacedItem, way: MakeWay, maxBytes: number): Promise<ReferenceFile[]> {
   if (way === "edit")
     return Promise.all([fetchImage(item).then((blob) => toReference(blob, item.custom_id, maxBytes))]);
-  const read = (item.references ?? []).map(async ({ id, storage_uri }, index) => {
+  const read = (item.references ?? []).map(async ({ id }, index) => {
     const name = id ?? `reference ${index + 1}`;
-    if (storage_uri !== null) throw new Error(`${name} is kept elsewhere: it has no bytes here.`);
     const answer = await send(routes.reference(item.batch.id, item.custom_id, index));
     return toReference(await answer.blob(), name, maxBytes);
   });
