@@ -204,19 +204,31 @@ export class MoneyStory {
     await mkdir(this.#cwd, { recursive: true });
     const inUsd = (micros: number) => ({ "1K": micros / 1e6 });
     const models = Object.entries(PRICES).map(([id, { low = 0, high = 0 }]) => ({
-      ...{ id, sizes: ["1K"], prices: inUsd(low), qualities: ["low", "high"], defaultQuality: "low" },
+      id,
+      sizes: ["1K"],
+      prices: inUsd(low),
+      qualities: ["low", "high"],
+      defaultQuality: "low",
       jobPrice: JOB_PRICE,
       qualityPrices: { low: inUsd(low), high: inUsd(high) },
     }));
     const shop = {
-      ...{ name: "shop", type: "openai", baseUrl: this.#upstream.url, concurrency: AT_ONCE },
-      ...{ models: Object.keys(PRICES), timeoutSeconds: PATIENCE_S },
+      name: "shop",
+      type: "openai",
+      baseUrl: this.#upstream.url,
+      concurrency: AT_ONCE,
+      models: Object.keys(PRICES),
+      timeoutSeconds: PATIENCE_S,
     };
     if (this.#options.kind === "jobs")
       this.#jobs = await PaidJobs.start(`${this.#options.seed}/${this.#options.number}`);
     const jobs = this.#jobs && {
-      ...{ name: "jobs", type: "openai-batch", baseUrl: this.#jobs.url, models: JOB_MODELS },
-      ...{ apiKeyEnv: "OPENAI_API_KEY", pollSeconds: 0.1 },
+      name: "jobs",
+      type: "openai-batch",
+      baseUrl: this.#jobs.url,
+      models: JOB_MODELS,
+      apiKeyEnv: "OPENAI_API_KEY",
+      pollSeconds: 0.1,
     };
     const providers = jobs === null ? [shop] : [jobs, shop];
     const groups = [{ name: "default", batchDiscount: 1, holdMultiplier: 1 }];
@@ -239,7 +251,8 @@ export class MoneyStory {
     const life = this.#random.pick(ALL_LIVES);
     if (life.length > 0) this.#upstream.fates.set(prompt, [...life]);
     return {
-      ...{ custom_id: id, prompt },
+      custom_id: id,
+      prompt,
       ...(this.#random.chance(0.3) ? { model: "large-image" } : {}),
       ...(this.#random.chance(0.3) ? { quality: "high" } : {}),
       ...(this.#random.chance(0.15) ? { output_count: 2 } : {}),
@@ -435,8 +448,10 @@ export class MoneyStory {
   async #serve(): Promise<void> {
     const before = this.#sentCount;
     const options = {
-      ...{ config: parseConfig(this.#config, "story"), dataDirectory: join(this.#cwd, "data") },
-      ...{ address: { host: "127.0.0.1", port: 0 }, workers: true },
+      config: parseConfig(this.#config, "story"),
+      dataDirectory: join(this.#cwd, "data"),
+      address: { host: "127.0.0.1", port: 0 },
+      workers: true,
       log: createLog({ level: "error", forPeople: false, write: () => {} }),
     };
     this.#service =
@@ -677,12 +692,16 @@ export class MoneyStory {
     const { json: used } = await this.#free(["admin", "usage"]);
     const usage = used.usage as { billed: number; requests: number }[];
     const accounts = {
-      ...{ bill: this.#billed, doubtful: this.#upstream.doubtfulMicroUsd, marked, captures },
-      ...{ usage: sumOf(usage, ({ billed }) => billed), summaries },
+      bill: this.#billed,
+      doubtful: this.#upstream.doubtfulMicroUsd,
+      marked,
+      captures,
+      usage: sumOf(usage, ({ billed }) => billed),
+      summaries,
       results: generated + sumOf(results, ({ cost = 0 }) => cost) + sumOf(aside, ({ cost }) => cost ?? 0),
       items: generated + sumOf(items, ({ cost }) => cost ?? 0),
       shown: sumOf(results, ({ may_be_billed: usd = 0 }) => usd),
-      ...{ requests: usage.reduce((sum, { requests }) => sum + requests, 0) },
+      requests: usage.reduce((sum, { requests }) => sum + requests, 0),
     };
     this.#log.push(JSON.stringify({ ...accounts, arrivals: this.#upstream.arrivals.length }));
     const { bill, doubtful } = accounts;

@@ -188,8 +188,11 @@ export class PaidJobs {
         ]),
       );
       return {
-        ...{ end, reason: "The job has failed.", runningMs: random.pick([0, 0, 100, 400, 4000]) },
-        ...{ pendingMs: random.pick([0, 100]), cancelMs: random.pick([0, 0, 300]) },
+        end,
+        reason: "The job has failed.",
+        runningMs: random.pick([0, 0, 100, 400, 4000]),
+        pendingMs: random.pick([0, 100]),
+        cancelMs: random.pick([0, 0, 300]),
         made: (line: JobLine) =>
           fake.book.end(job).how === "succeeded" || (end !== "failed" && isMade.has(line)),
         fault: (line: JobLine) => faults.get(line) ?? null,
