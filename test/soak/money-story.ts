@@ -1,7 +1,11 @@
-import { EventEmitter } from "node:events";
+// Longer than 700 lines: the steps of a story share one person's knowledge of the runs, and the accounts at its end all of it.
+import { spawn } from "node:child_process";
+import { EventEmitter, once } from "node:events";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { Client } from "@modelcontextprotocol/client";
+import { StdioServerTransport } from "@modelcontextprotocol/server/stdio";
 import { parseConfig } from "../../src/config/load.ts";
 import { LOCAL_STORAGE, type StoragePlaces } from "../../src/config/storage-places.ts";
 import { MAY_BE_BILLED, MAY_BE_PAID_TWICE } from "../../src/contract/batch-api.ts";
@@ -74,6 +78,7 @@ const DEEDS = (
     [2, "goOn"],
     [2, "cancelByApi"],
     [2, "finish"],
+    [2, "agent"],
   ] as const
 ).flatMap(([weight, deed]) => Array<typeof deed>(weight).fill(deed));
 
@@ -150,6 +155,9 @@ export class MoneyStory {
   #config: object = {};
   #prompts = 0;
   #generated = 0;
+  /** What agents may spend in all, and what they have spent: in micro-dollars. */
+  readonly #allowance: number;
+  #agents = 0;
   #kills = 0;
   /** The number of requests that the log knows. */
   #told = 0;
@@ -167,6 +175,7 @@ export class MoneyStory {
     this.#options = options;
     this.#random = seeded(options.seed, options.number, "money");
     this.#unknownRule = this.#random.chance(0.75) ? "stop" : "once";
+    this.#allowance = this.#random.pick([50_000, 300_000, 3_000_000]);
   }
 
   /** Throws when two of the accounts differ or the time is up, with the number of the story and all that happened in it. */
@@ -188,8 +197,9 @@ export class MoneyStory {
       this.#isOver = true;
       for (const stop of this.#stops) stop();
       await Promise.allSettled([isLate, this.#upstream.close(), this.#jobs?.close()]);
+      // What does not end must not keep the other stories.
       await Promise.race([telling.catch(() => {}), sleep(GRACE_MS)]);
-      await this.#service?.close(0).catch(() => {});
+      await Promise.race([this.#service?.close(0).catch(() => {}), sleep(GRACE_MS)]);
     }
   }
 
@@ -307,9 +317,13 @@ export class MoneyStory {
         if (price === 0) return;
         const { code } = await this.#free([...this.#submit(run), "--max-cost", String((price - 1) / 1e6)]);
         // Without consent the failed images of an ended run stay as they are.
-        expect(code === 8 || (code === 4 && isThere), `above --max-cost the exit code is ${code}`);
+        const isLeft = isThere && (code === 4 || code === 5);
+        expect(code === 8 || isLeft, `above --max-cost the exit code is ${code}`);
         return;
       }
+      case "agent":
+        if (this.#options.kills && this.#shared === null) await this.#agent();
+        return;
       case "finish":
         if (!isThere || this.#jobs === null) return;
         return this.#finish(run);
@@ -397,6 +411,75 @@ export class MoneyStory {
       await this.#killed(this.#fileCommand(name), stop.after);
     else await this.#command(this.#fileCommand(name), stop);
     await this.#idle();
+  }
+
+  /** An agent submits a run of its own, to a server that may spend a total; some servers are killed meanwhile. */
+  async #agent(): Promise<void> {
+    const run = `agent${this.#lines.size}`;
+    const count = this.#random.whole(1, 4);
+    this.#lines.set(
+      run,
+      Array.from({ length: count }, (_, i) => this.#newLine(run, `i${i}`)),
+    );
+    await this.#write(run);
+    const price = await this.#priceOf(this.#submit(run));
+    const killAfter = this.#random.chance(0.4) ? this.#random.whole(0, 3) : null;
+    const left = this.#allowance - this.#agents;
+    const args = [BIN, "mcp", "--max-cost", String(this.#allowance / 1e6), ...this.#where([])];
+    const server = spawn(process.execPath, args, { cwd: this.#cwd, env: cleanEnvironment() });
+    let stderr = "";
+    server.stderr.on("data", (text) => {
+      stderr += text;
+    });
+    const exited = once(server, "exit");
+    const kill = () => void server.kill("SIGKILL");
+    this.#stops.add(kill);
+    const before = this.#mostBilled;
+    const hold = killAfter === null ? null : this.#upstream.holdAfter(killAfter);
+    void hold?.reached.then(kill);
+    let isRefused = false;
+    const talk = async () => {
+      const client = new Client({ name: "story", version: "1" });
+      await client.connect(new StdioServerTransport(server.stdout, server.stdin));
+      const call = async (name: string, input: object) => {
+        const { isError, content } = await client.callTool({ name, arguments: { ...input } });
+        const [{ text = "" } = {}] = content as { text?: string }[];
+        return {
+          isError,
+          json: JSON.parse(text) as { error?: { code: string }; batches?: { status: string }[] },
+        };
+      };
+      const submitted = await call("submit", { files: [`${run}.jsonl`], output: run });
+      isRefused = submitted.json.error?.code === "COST_LIMIT";
+      const isOver = ({ status }: { status: string }) => isTerminal(status);
+      for (; !submitted.isError; await sleep(50)) {
+        const { json } = await call("status", { targets: [run] });
+        if (json.batches?.every(isOver)) break;
+      }
+      if (!submitted.isError) await call("download", { target: run });
+      server.stdin.end();
+    };
+    const talking = talk().catch((error) => {
+      if (server.killed) return;
+      kill();
+      throw error;
+    });
+    await Promise.race([talking, exited]);
+    const [code, signal] = (await exited) as [number | null, string | null];
+    this.#stops.delete(kill);
+    hold?.release();
+    if (signal !== null) this.#kills++;
+    await this.#idle();
+    this.#note(["mcp", run], `of ${price}, ${left} were left${isRefused ? ", refused" : ""}`, code, stderr);
+    const spent = this.#mostBilled - before;
+    this.#agents += spent;
+    if (this.#unknownRule === "stop") expect(spent <= left, `an agent may spend ${left}, and spent ${spent}`);
+    if (price <= left && this.#kills === 0) expect(!isRefused, `an agent may spend ${left}, not ${price}`);
+    if (isRefused) expect(spent === 0, "an agent was refused, and spent all the same");
+    else {
+      this.#submitted.add(run);
+      this.#unfinished.add(run);
+    }
   }
 
   #fileCommand(name: string): string[] {
