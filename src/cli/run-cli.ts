@@ -2,6 +2,7 @@ import { EXIT_CODES, ImgbatchError } from "../contract/errors.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { safeLine, safeResultLine } from "../kernel/hide-keys.ts";
 import { readVersion } from "../kernel/package-file.ts";
+import { endItsWork } from "../kernel/signals.ts";
 import type { CommandContext, CommandResult, CommandSpec, Output } from "./command.ts";
 import { loadCommands, loadNamedCommands } from "./commands/registry.ts";
 import { helpDocument } from "./help-document.ts";
@@ -39,7 +40,9 @@ async function runArguments(
   const finish = createFinish(terminal, { json: isJson, lines: () => !eventsOnStdout, argv });
   let guessed = guessStyle(argv, []);
   // An error outside every await still gets its document and its exit code.
-  terminal.signals.on("uncaughtException", (error) => terminal.exit(finish.fail(error, guessed)));
+  terminal.signals.on("uncaughtException", (error) => {
+    if (!endItsWork(error)) terminal.exit(finish.fail(error, guessed));
+  });
 
   let invocation: Invocation;
   try {

@@ -275,8 +275,10 @@ const entriesSchema = z.strictObject({
         .default(24)
         .describe("hours until the reference images of an ended batch are deleted; 0: never"),
       outputHours: factor
-        .default(72)
-        .describe("hours until the images of an ended batch are deleted; 0: never"),
+        .optional()
+        .describe(
+          "hours until the images of an ended batch are deleted; 0: never; default: 72, and 720 where no `serve` runs",
+        ),
       sweepMinutes: z
         .number()
         .positive()

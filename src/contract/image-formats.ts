@@ -292,9 +292,12 @@ type Size = readonly [widthPx: number, heightPx: number];
 type Reader<T> = (data: DataView) => T | null;
 
 const READERS: Record<ImageMimeType, { size: Reader<Size>; exif: Reader<number> }> = {
-  "image/png": { size: (data) => [data.getUint32(16), data.getUint32(20)], exif: pngExif },
+  "image/png": {
+    size: (data) => [data.getUint32(16), data.getUint32(20)],
+    exif: (data) => exifChunk(CHUNK_FORMS["image/png"], data),
+  },
   "image/jpeg": { size: jpegSize, exif: jpegExif },
-  "image/webp": { size: webpSize, exif: webpExif },
+  "image/webp": { size: webpSize, exif: (data) => exifChunk(CHUNK_FORMS["image/webp"], data) },
 };
 
 /** Type and size of a PNG, JPEG or WebP from its first bytes; null when it is none of these. Never throws. */
@@ -374,26 +377,133 @@ function jpegExif(data: DataView): number | null {
   return null;
 }
 
-const PNG_EXIF = 0x65584966;
+/** How the chunks of a file follow each other. The one with its EXIF may stand behind the picture. */
+interface ChunkForm {
+  /** Where the first chunk begins. */
+  start: number;
+  exif: number;
+  /** Reads the first 8 bytes of a chunk. `next`: how far the next chunk is from its end. */
+  read(data: DataView, at: number): { name: number; bytes: number; next: number };
+}
 
-function pngExif(data: DataView): number | null {
-  for (let at = 8, count = 0; count < FIXED_LIMITS.imageChunks; count++) {
-    if (data.getUint32(at + 4) === PNG_EXIF) return at + 8;
-    at += 12 + data.getUint32(at);
+const CHUNK_FORMS: Record<Exclude<ImageMimeType, "image/jpeg">, ChunkForm> = {
+  "image/png": {
+    start: 8,
+    exif: 0x65584966,
+    read: (data, at) => ({ name: data.getUint32(at + 4), bytes: data.getUint32(at), next: 4 }),
+  },
+  "image/webp": {
+    start: 12,
+    exif: 0x45584946,
+    read: (data, at) => {
+      const bytes = data.getUint32(at + 4, true);
+      return { name: data.getUint32(at), bytes, next: bytes % 2 };
+    },
+  },
+};
+
+const CHUNK_HEADER_BYTES = 8;
+
+function exifChunk(form: ChunkForm, data: DataView): number | null {
+  for (let at = form.start, count = 0; count < FIXED_LIMITS.imageChunks; count++) {
+    const { name, bytes, next } = form.read(data, at);
+    if (name === form.exif) return exifStart(data, at + CHUNK_HEADER_BYTES);
+    at += CHUNK_HEADER_BYTES + bytes + next;
   }
   return null;
 }
 
-const EXIF_CHUNK = 0x45584946;
-
 /** Some programs write the beginning of a JPEG's segment into the chunk, too. */
-function webpExif(data: DataView): number | null {
-  for (let at = 12, count = 0; count < FIXED_LIMITS.imageChunks; count++) {
-    const bytes = data.getUint32(at + 4, true);
-    if (data.getUint32(at) === EXIF_CHUNK) return data.getUint32(at + 8) === EXIF ? at + 14 : at + 8;
-    at += 8 + bytes + (bytes % 2);
+function exifStart(data: DataView, at: number): number {
+  return data.getUint32(at) === EXIF ? at + 6 : at;
+}
+
+/** The orientation stands at the beginning. */
+const MOST_EXIF_BYTES = 64 * 1024;
+
+/** Reads type and size of an image that comes in pieces, and keeps little of it. */
+export class HeaderReader {
+  #head: Uint8Array[] = [];
+  #headBytes = 0;
+  /** The place of the next byte. */
+  #at = 0;
+  #form: ChunkForm | null = null;
+  /** What is being collected behind the head, and from where on. */
+  #found: number[] = [];
+  #from = 0;
+  #most = CHUNK_HEADER_BYTES;
+  #isExif = false;
+  /** Of the chunks behind the head. */
+  #count = 0;
+
+  write(piece: Uint8Array): void {
+    const at = this.#at;
+    this.#at += piece.length;
+    if (this.#headBytes < HEADER_BYTES) {
+      this.#head.push(piece);
+      this.#headBytes += piece.length;
+      if (this.#headBytes >= HEADER_BYTES) this.#leaveHead();
+      return;
+    }
+    while (this.#form !== null && this.#at > this.#from + this.#found.length) {
+      const begin = Math.max(0, this.#from + this.#found.length - at);
+      this.#found.push(...piece.subarray(begin, begin + this.#most - this.#found.length));
+      if (this.#found.length < this.#most) return;
+      this.#take(this.#form);
+    }
   }
-  return null;
+
+  /** Null when it is no PNG, JPEG or WebP. */
+  read(): ImageHeader | null {
+    const header = readImageHeader(joined(this.#head));
+    if (header === null || !this.#isExif) return header;
+    const data = new DataView(Uint8Array.from(this.#found).buffer);
+    const isTurned = orNull((all) => isTurnedBy(all, exifStart(all, 0)), data) === true;
+    return isTurned ? { ...header, isTurned } : header;
+  }
+
+  /** Finds the first chunk whose beginning is not in the head. */
+  #leaveHead(): void {
+    const head = joined(this.#head);
+    const data = new DataView(head.buffer, head.byteOffset, head.byteLength);
+    const mimeType = sniffImageType(head);
+    if (mimeType === null || mimeType === "image/jpeg") return;
+    const form = CHUNK_FORMS[mimeType];
+    let at = form.start;
+    for (let count = 0; count < FIXED_LIMITS.imageChunks; count++) {
+      if (at + CHUNK_HEADER_BYTES > head.length) {
+        this.#form = form;
+        this.#from = at;
+        this.#found = [...head.subarray(at)];
+        return;
+      }
+      const { name, bytes, next } = form.read(data, at);
+      if (name === form.exif) return;
+      at += CHUNK_HEADER_BYTES + bytes + next;
+    }
+  }
+
+  #take(form: ChunkForm): void {
+    if (this.#isExif || ++this.#count > FIXED_LIMITS.imageChunks) {
+      this.#form = null;
+      return;
+    }
+    const { name, bytes, next } = form.read(new DataView(Uint8Array.from(this.#found).buffer), 0);
+    this.#isExif = name === form.exif;
+    this.#from += CHUNK_HEADER_BYTES + (this.#isExif ? 0 : bytes + next);
+    this.#most = this.#isExif ? Math.min(bytes, MOST_EXIF_BYTES) : CHUNK_HEADER_BYTES;
+    this.#found = [];
+  }
+}
+
+function joined(pieces: readonly Uint8Array[]): Uint8Array {
+  const all = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
+  let at = 0;
+  for (const piece of pieces) {
+    all.set(piece, at);
+    at += piece.length;
+  }
+  return all;
 }
 
 /** Whether a JPEG marker begins a frame header (SOF), which has the size. */

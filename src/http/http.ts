@@ -290,7 +290,11 @@ function sendWithin(
   let isAway = false;
   const hop = (url: URL) =>
     send(url, {
-      ...{ method, body, signal, silenceMs, isQuiet },
+      method,
+      body,
+      signal,
+      silenceMs,
+      isQuiet,
       headers: {
         ...(isAway ? {} : { authorization: `Bearer ${apiKey}` }),
         accept: "application/json, */*;q=0.5",

@@ -10,7 +10,7 @@ import type { LookupFunction, Socket } from "node:net";
 import { pipeline, Readable, type Transform } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { ImgbatchError } from "../contract/errors.ts";
-import { linkSignals, unlessAborted } from "../kernel/signals.ts";
+import { linkSignals, unlessAborted, withEnd } from "../kernel/signals.ts";
 import { watchTransfer } from "../kernel/transfer-rate.ts";
 import { environmentProxies, type HttpProxy, type Proxies } from "./proxies.ts";
 
@@ -128,8 +128,9 @@ export async function send(
 ): Promise<Answer> {
   const { method = "GET", headers = {}, body, silenceMs, isQuiet = false } = sending;
   sending.signal.throwIfAborted();
-  const silence = new AbortController();
-  const { signal, unlink } = linkSignals(sending.signal, silence.signal, connections.closed);
+  const [silence, uncaught] = [new AbortController(), new AbortController()];
+  const ends = [sending.signal, silence.signal, uncaught.signal, connections.closed];
+  const { signal, unlink } = linkSignals(...ends);
   const watch =
     silenceMs === undefined ? null : watchTransfer({ windowMs: silenceMs }, () => silence.abort());
   const moved = (bytes: number) => watch?.moved(isQuiet && bytes > 0 ? Number.POSITIVE_INFINITY : bytes);
@@ -169,7 +170,10 @@ export async function send(
   };
   try {
     const request = { url: new URL(url), method, headers: { ...leaving.headers, ...headers }, signal };
-    const exchanged = exchange(connections, { ...request, body: leaving.body, onConnected });
+    const exchanged = withEnd(
+      (error) => uncaught.abort(error),
+      () => exchange(connections, { ...request, body: leaving.body, onConnected }),
+    );
     exchanged.then((late) => signal.aborted && late.body.destroy()).catch(() => {});
     const answer = await unlessAborted(exchanged, signal);
     hasAnswer = true;

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { setMaxListeners } from "node:events";
 
 interface LinkedSignal {
@@ -34,4 +35,22 @@ export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise
     signal.addEventListener("abort", onAbort, { once: true });
     work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
   });
+}
+
+/** What ends the work in whose course an event happens. */
+const ends = new AsyncLocalStorage<(error: unknown) => void>();
+
+/** Runs work that `end` ends when an error is thrown in its course that nothing catches: see `endItsWork`. */
+export function withEnd<T>(end: (error: unknown) => void, work: () => T): T {
+  return ends.run(end, work);
+}
+
+/**
+ * Ends the work that an uncaught error belongs to, such as a request: what one upstream answers must end no other request.
+ * Call it while the error is handled. Returns false for an error that belongs to none.
+ */
+export function endItsWork(error: unknown): boolean {
+  const end = ends.getStore();
+  end?.(error);
+  return end !== undefined;
 }

@@ -182,7 +182,13 @@ function openaiFields(
     report("body.response_format", `${shown(response_format)}: images come as files; leave it out`);
   const references = [image, images].flat().filter((each) => each != null);
   return {
-    ...{ custom_id, model, prompt, output_count: n, quality, background, seed },
+    custom_id,
+    model,
+    prompt,
+    output_count: n,
+    quality,
+    background,
+    seed,
     ...sizeFields(size, report),
     ...(aspect_ratio == null ? {} : { aspect_ratio }),
     reference_images:

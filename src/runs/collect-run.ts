@@ -232,7 +232,15 @@ async function collectBatch(
     if (line !== undefined) known.set(customId, await asFetched(dir, line));
   }
   const job: FetchJob = {
-    ...{ http, dir, batch, gone, items: listed, wanted, signal, reporter, earlier: known },
+    http,
+    dir,
+    batch,
+    gone,
+    items: listed,
+    wanted,
+    signal,
+    reporter,
+    earlier: known,
     pathFor: (customId, index, type) => pathFor(idOf(customId), index, type),
   };
   const { files, problems, failure, fetchedCount } = await fetchImages(job, options);

@@ -155,8 +155,12 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       await saving(path, () => appendText(path, `${JSON.stringify(line)}\n`));
       for (const { path, bytes, sha256 } of line.files)
         reporter.event?.({
-          ...{ event: "file_saved", batch_id: null, custom_id: image.customId },
-          ...{ path, bytes, sha256 },
+          event: "file_saved",
+          batch_id: null,
+          custom_id: image.customId,
+          path,
+          bytes,
+          sha256,
         });
       reportEnded(reporter, line);
     } catch (thrown) {
@@ -314,7 +318,11 @@ async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunSta
   const facts = { input_sha256: inputSha256, is_fresh: false, request: null, batches: [] };
   const runState: RunState = earlier ?? {
     ...newRunState(service, clock, facts),
-    ...{ kind: "realtime", model, aspect_ratio, size, mime_type },
+    kind: "realtime",
+    model,
+    aspect_ratio,
+    size,
+    mime_type,
     ...(settings.origin && { origin: settings.origin }),
   };
   runState.finished_at = null;

@@ -49,7 +49,10 @@ export async function outcomeHere(
 function asWritten(line: ResultLine): ResultLine {
   const { custom_id, status, batch_id = "", files, verified, error } = line;
   return {
-    ...{ custom_id, status, batch_id, files },
+    custom_id,
+    status,
+    batch_id,
+    files,
     ...(verified === undefined ? {} : { verified }),
     ...factsOf(line),
     ...(error === undefined ? {} : { error }),

@@ -146,7 +146,10 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       clock: options.clock ?? stored.clock,
       ids: options.ids ?? randomIds,
       random: options.random ?? Math.random,
-      ...{ feed, log, ending: ending.signal, failed: failing.signal },
+      feed,
+      log,
+      ending: ending.signal,
+      failed: failing.signal,
       providers: options.providers,
       recordingMicroUsd: options.recordingMicroUsd,
       presence: { role: withWorkers ? role : "api", isAlone: !isShared },
@@ -163,7 +166,12 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       : [])
       log.info(message, { advice });
     const api = await openApi({
-      ...{ ...options, storage, role, workers, withWorkers, isShared },
+      ...options,
+      storage,
+      role,
+      workers,
+      withWorkers,
+      isShared,
       isFeedOnly: options.log === "feed",
     });
     parts.push(api);

@@ -34,6 +34,11 @@ import type { OpenStorage } from "./storage/open-storage.ts";
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
+/** How long images are kept where the configuration does not say: a command's own service also has those that no run has. */
+const OUTPUT_HOURS: Record<Exclude<GoesOn, "no">, number> = { always: 72, "while-named": 30 * 24 };
+/** Nobody waits longer for a command that has done its work. */
+const LAST_SWEEP_MS = 1000;
+
 interface WorkersOptions extends Pick<WorkerDeps, "clock" | "ids" | "random" | "feed" | "log" | "ending"> {
   config: Config;
   storage: Pick<OpenStorage, "stores" | "blobs" | "listen">;
@@ -106,11 +111,12 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
   const closing = new AbortController();
   let scheduler: Scheduler | null = null;
   let sharing: SharedFeed | null = null;
-  let stopRetention: (() => Promise<void>) | null = null;
+  let stopRetention: ReturnType<typeof startRetention> | null = null;
+  const endsWithCommand = options.goesOn === "while-named";
   let heartbeat: Promise<void> | null = null;
   const close = (graceMs: number) =>
     runAll(
-      () => stopRetention?.(),
+      () => stopRetention?.({ isHurried: graceMs === 0 || failed.aborted }),
       () => goingOn.close(),
       // A process without workers may be telling upstreams to cancel.
       () => scheduler?.stop(graceMs, failed.aborted),
@@ -131,7 +137,14 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
       offersFor(config, some, health, providers);
     const inspector = sharpInspector(decoding);
     const deps: WorkerDeps = {
-      ...{ stores, blobs, clock, log, inspector, health, presence, goingOn },
+      stores,
+      blobs,
+      clock,
+      log,
+      inspector,
+      health,
+      presence,
+      goingOn,
       ids: options.ids,
       random: options.random,
       feed: options.feed,
@@ -145,7 +158,7 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
       outageMs: config.limits.outageHours * HOUR_MS,
       unknownOutcome: config.limits.unknownOutcome,
       uploads: new Uploads({ stores, blobs, clock }, { ...FIXED_LIMITS, ...config.limits }),
-      outputRetentionMs: config.retention.outputHours * HOUR_MS,
+      outputRetentionMs: (config.retention.outputHours ?? OUTPUT_HOURS[options.goesOn]) * HOUR_MS,
     };
     await presence.join();
     await keepBudget(deps, config);
@@ -165,7 +178,8 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
       await own.start();
       const { inputHours, sweepMinutes } = config.retention;
       const pace = { inputRetentionMs: inputHours * HOUR_MS, everyMs: sweepMinutes * MINUTE_MS };
-      stopRetention = startRetention(deps, pace);
+      const lastSweepMs = endsWithCommand ? LAST_SWEEP_MS : 0;
+      stopRetention = startRetention(deps, { ...pace, lastSweepMs });
     }
     const realtimeOffers = offersOf(shared.forRealtime);
     const notifyOthers = () => sharing?.notifyWorkers();

@@ -89,7 +89,10 @@ function forRealtime(provider: ItemProvider): ItemProvider {
   const { name, concurrency, upstream } = provider;
   const slots = slotsOf(provider);
   return {
-    ...{ kind: "item", name, concurrency, ...(upstream ? { upstream } : {}) },
+    kind: "item",
+    name,
+    concurrency,
+    ...(upstream ? { upstream } : {}),
     serves: (model) => provider.serves(model),
     generate: (request, signal, onSent, onAnswered) =>
       slots.run(true, signal, (release) =>

@@ -1,4 +1,5 @@
 import { KEPT, sweep } from "../domain/retention.ts";
+import { timeLimit } from "../kernel/clock.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { removeUnknown } from "./recovery.ts";
 
@@ -9,22 +10,35 @@ interface RetentionOptions {
   inputRetentionMs: number;
   /** Time between two sweeps. */
   everyMs: number;
+  /**
+   * The time that a sweep at the end may take, for a process that ends before its second look; 0 or left out: there is none.
+   */
+  lastSweepMs?: number;
 }
 
 /**
  * Compares the clock at once with when it was last seen, and then sweeps after each pause. The first look of a process
  * deletes only the files of batches that are `output_deleted` already. Only one of several processes sweeps.
+ *
+ * Returns the function that ends it. With `lastSweepMs` it first deletes what was due already when an earlier process looked, at least
+ * one pause before, unless it has to hurry.
  */
-export function startRetention(deps: WorkerDeps, options: RetentionOptions): () => Promise<void> {
+export function startRetention(
+  deps: WorkerDeps,
+  options: RetentionOptions,
+): (how?: { isHurried: boolean }) => Promise<void> {
   const { clock, log } = deps;
   const stopping = new AbortController();
+  /** What is due at the end. */
+  let leftDueMs = 0;
   const loop = async () => {
     let lookedAtMs: number | null = null;
     while (!stopping.signal.aborted) {
       try {
         const { isFirst } = deps.presence;
         const thisLookMs = clock.monotonicMs();
-        if (isFirst) await lookAndSweep(deps, options, lookedAtMs === null ? null : thisLookMs - lookedAtMs);
+        if (isFirst)
+          leftDueMs = await lookAndSweep(deps, options, lookedAtMs === null ? null : thisLookMs - lookedAtMs);
         lookedAtMs = isFirst ? thisLookMs : null;
         await deps.uploads.endIdle();
       } catch (error) {
@@ -34,19 +48,29 @@ export function startRetention(deps: WorkerDeps, options: RetentionOptions): () 
     }
   };
   const running = loop();
-  return async () => {
+  return async ({ isHurried } = { isHurried: false }) => {
     stopping.abort();
     await running;
+    const { inputRetentionMs, lastSweepMs = 0 } = options;
+    if (leftDueMs === 0 || lastSweepMs === 0 || isHurried) return;
+    const over = new AbortController();
+    const limit = timeLimit(clock, lastSweepMs, () => over.abort());
+    await sweepDue(deps, { nowMs: clock.nowMs(), dueMs: leftDueMs, inputRetentionMs }, over.signal)
+      .catch((error) => log.error("the last retention sweep failed", { error: String(error) }))
+      .finally(() => limit.stop());
   };
 }
 
-/** `elapsedMs` is the time since the last check, and null for the first one. */
+/**
+ * `elapsedMs` is the time since the last check, and null for the first one. Returns what the first look of a process leaves, as the
+ * time at which it was due; else 0.
+ */
 async function lookAndSweep(
   deps: WorkerDeps,
-  { inputRetentionMs }: RetentionOptions,
+  { inputRetentionMs, everyMs }: RetentionOptions,
   elapsedMs: number | null,
-): Promise<void> {
-  const { stores, clock, log, feed } = deps;
+): Promise<number> {
+  const { stores, clock, log } = deps;
   const nowMs = clock.nowMs();
   const retentionMs = Math.max(inputRetentionMs, deps.outputRetentionMs, KEPT.files.forMs);
   const isFirst = elapsedMs === null;
@@ -69,13 +93,24 @@ async function lookAndSweep(
   // A service that ends with its command never looks twice: the first look removes what expired as long ago as it was kept.
   const certainMs = ({ forMs }: { forMs: number }) => (isFirst && !isPaused ? nowMs - forMs : dueMs);
   const expiredMs = { answers: certainMs(KEPT.answers), links: certainMs(KEPT.links) };
-  const report = await sweep(deps, { nowMs, dueMs, inputRetentionMs, expiredMs });
+  await sweepDue(deps, { nowMs, dueMs, inputRetentionMs, expiredMs }, deps.ending);
+  if (!deps.presence.isAlone && !deps.ending.aborted) await removeUnknown(deps, ABANDONED_MS);
+  // Due by the clocks of two processes: one that is wrong for a time deletes nothing.
+  const isKnownLong = nowMs < seenMs || nowMs - seenMs >= everyMs;
+  return isFirst && isKnownLong && (hasJumped || !isPaused) ? Math.min(nowMs, seenMs) : 0;
+}
+
+async function sweepDue(
+  deps: WorkerDeps,
+  times: Parameters<typeof sweep>[1],
+  ending: AbortSignal,
+): Promise<void> {
+  const report = await sweep({ ...deps, ending }, times);
   for (const batchId of report.outputsDeleted) {
-    feed.publish({ type: "batch", batchId, status: "output_deleted" });
+    deps.feed.publish({ type: "batch", batchId, status: "output_deleted" });
   }
   for (const { batchId: batch, error } of report.failures)
-    log.warn("files could not be deleted; trying again later", { batch, error: String(error) });
-  if (!deps.presence.isAlone && !deps.ending.aborted) await removeUnknown(deps, ABANDONED_MS);
+    deps.log.warn("files could not be deleted; trying again later", { batch, error: String(error) });
 }
 
 const PAUSED =

@@ -1,6 +1,7 @@
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import {
+  HeaderReader,
   imageSizePx,
   makesPixels,
   pixelAdvice,
@@ -122,3 +123,53 @@ it("a damaged EXIF block takes nothing from the size", async () => {
     expect(readImageHeader(damaged)).toEqual({ mimeType: "image/jpeg", widthPx: 60, heightPx: 20 });
   }
 });
+
+it.each([
+  ["webp", false],
+  ["webp", true],
+  ["png", false],
+] as const)(
+  "an orientation behind a picture of more than 256 KiB counts while the %s comes in pieces",
+  async (format, isOfJpeg) => {
+    const [width, height] = [600, 400];
+    const noise = { type: "gaussian", mean: 128, sigma: 60 } as const;
+    const picture = sharp({ create: { width, height, channels: 3, background: "#000", noise } });
+    const plain = picture.clone();
+    const options = format === "webp" ? { lossless: true } : {};
+    const exif = sharp(
+      await sharp({ create: { width: 1, height: 1, channels: 3, background: "red" } })
+        .png()
+        .toBuffer(),
+    );
+    const block = (await sharp(await exif.withMetadata({ orientation: 6 }).png().toBuffer()).metadata()).exif;
+    const bytes = await plain.toFormat(format, options).toBuffer();
+    expect(bytes.length).toBeGreaterThan(300_000);
+    // Some programs keep the name of a JPEG's segment.
+    const name = Buffer.from("Exif\0\0");
+    const tiff = block?.subarray(block.indexOf("Exif\0\0") === 0 ? name.length : 0) ?? name;
+    const content = Buffer.concat([isOfJpeg ? name : Buffer.alloc(0), tiff]);
+    const turned =
+      format === "png"
+        ? await picture.clone().withMetadata({ orientation: 6 }).png().toBuffer()
+        : withExif(bytes, content);
+    const sizes = [1, 7, 4096, 65_536, turned.length].map((step) => {
+      const reader = new HeaderReader();
+      const start = Math.min(turned.length, 262_139);
+      reader.write(turned.subarray(0, start));
+      for (let at = start; at < turned.length; at += step) reader.write(turned.subarray(at, at + step));
+      const header = reader.read();
+      return header && Object.values(shownSize(header));
+    });
+    expect(sizes).toEqual(sizes.map(() => [height, width]));
+  },
+);
+
+/** Puts a chunk behind the picture of a WebP. */
+function withExif(webp: Buffer, content: Buffer): Buffer {
+  const head = Buffer.alloc(8);
+  head.write("EXIF");
+  head.writeUInt32LE(content.length, 4);
+  const whole = Buffer.concat([webp, head, content, Buffer.alloc(content.length % 2)]);
+  whole.writeUInt32LE(whole.length - 8, 4);
+  return whole;
+}

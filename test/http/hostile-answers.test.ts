@@ -1,8 +1,16 @@
+import { execFile } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { createServer as createHttpServer } from "node:http";
 import { createServer, type Socket } from "node:net";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { Connections, send } from "../../src/http/transport.ts";
+import { png } from "../support/fake-service.ts";
 import { listening } from "../support/listening.ts";
+import { tempDir } from "../support/temp-dir.ts";
 
 const OK = "HTTP/1.1 200 OK\r\n";
 const WHOLE = `${OK}content-length: 4\r\n\r\nfine`;
@@ -110,4 +118,58 @@ describe.each(["server", "proxy"])("no answer of a %s ends the process, or any o
     await new Promise((resolve) => setTimeout(resolve, 20));
     expect(outside).toEqual([]);
   });
+});
+
+const BIN = fileURLToPath(new URL("../../bin/imgbatch.cjs", import.meta.url));
+/** A defect of Node's own client, which no request could catch. */
+const DEFECT = `
+  const { IncomingMessage: { prototype } } = require("node:http");
+  const { _addHeaderLines: add } = prototype;
+  prototype._addHeaderLines = function (headers, n) {
+    if (headers.includes("x-defect")) throw new Error("a defect of the parser");
+    return add.call(this, headers, n);
+  };
+`;
+
+it("[UPSTREAM-5] an error that Node's client throws outside of every call ends its request, and no other", async () => {
+  const cwd = await tempDir();
+  let answered = 0;
+  const upstream = createHttpServer(async (request, response) => {
+    const body = await text(request);
+    if (body.includes("an owl")) return void response.setHeader("x-defect", "1").end("{}");
+    // Under way while the other one ends.
+    setTimeout(() => {
+      answered++;
+      response.end(JSON.stringify({ data: [{ b64_json: png("fox").toString("base64") }] }));
+    }, 500);
+  });
+  const baseUrl = await listening(upstream);
+  const provider = { type: "openai", name: "painter", baseUrl, free: true, models: ["m"] };
+  const model = { id: "m", family: "native", batch: true, realtime: true, ratios: "extended", sizes: ["1K"] };
+  const config = { providers: [provider], models: [{ ...model, prices: { "1K": 0.01 } }] };
+  await writeFile(join(cwd, "c.json"), JSON.stringify(config));
+  await writeFile(join(cwd, "p.txt"), "a fox\nan owl\n");
+  await writeFile(join(cwd, "defect.cjs"), DEFECT);
+  const words = [
+    "generate",
+    "--file",
+    "p.txt",
+    "--config",
+    "c.json",
+    "--data",
+    "data",
+    "--json",
+    "--retries",
+    "0",
+  ];
+  const stdout = await new Promise<string>((resolve) => {
+    const env = { PATH: process.env.PATH, HOME: cwd };
+    execFile(process.execPath, ["--require", "./defect.cjs", BIN, ...words], { cwd, env }, (_, out) =>
+      resolve(out),
+    );
+  });
+  const { items, counts } = JSON.parse(stdout);
+  expect(counts).toMatchObject({ total: 2, success: 1, pending: 0 });
+  expect([items[0].files.length, items[1].error.message]).toEqual([1, expect.stringMatching(/defect|broke/)]);
+  expect(answered).toBe(1);
 });

@@ -52,6 +52,8 @@ interface TestServiceOptions {
   providers?: readonly ImageProvider[];
   clock?: Clock;
   workers?: boolean;
+  /** See `LocalServiceOptions`. */
+  endsWithCommand?: boolean;
   /** The address that it listens on; default 127.0.0.1. */
   host?: string;
   /** Default: a free one. */
@@ -74,6 +76,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     log: watchedLog(options.logLines),
     providers: options.providers ?? [new FakeProvider()],
     random: () => 0.5,
+    endsWithCommand: options.endsWithCommand ?? false,
     ...(options.clock ? { clock: options.clock } : {}),
   });
   const unwatch = watchAnswers(service.url);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { SetbackClock } from "../support/fake-clock.ts";
-import { items, MODEL, startTestService, type TestService } from "../support/service.ts";
+import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
 
 const HOUR_MS = 3_600_000;
 const YEAR_MS = 365 * 24 * HOUR_MS;
@@ -114,5 +114,56 @@ describe("the first start with another clock", () => {
     expect((await first.batch(id)).status).toBe("completed");
     await sweeps(clock, 1);
     expect((await first.batch(id)).status).toBe("output_deleted");
+  });
+});
+
+describe("a service that ends with its command", () => {
+  const DAY_MS = 24 * HOUR_MS;
+  /** The data directory of a command that made a batch, and a function that runs another command at a time after it. */
+  async function commands() {
+    const clock = new SetbackClock();
+    const service = await startTestService({ config, clock, endsWithCommand: true });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await service.goOn(id);
+    await service.until(id);
+    await service.close(5000);
+    const run = async (afterMs: number) => {
+      const later = new SetbackClock(clock.nowMs() + afterMs);
+      const command = await startTestService({
+        config,
+        data: service.data,
+        clock: later,
+        endsWithCommand: true,
+      });
+      await sweeps(later, 0);
+      await command.close(5000);
+      const { stores, close } = await openBeside(service.data);
+      const status = (await stores.read.batches.byId(id))?.status;
+      await close();
+      return status;
+    };
+    return { run };
+  }
+
+  it("keeps images for 30 days, and deletes at its end what an earlier command has found due", async () => {
+    const { run } = await commands();
+    expect(await run(4 * DAY_MS)).toBe("completed");
+    expect(await run(29 * DAY_MS)).toBe("completed");
+    expect(await run(31 * DAY_MS)).toBe("completed");
+    expect(await run(31 * DAY_MS + HOUR_MS)).toBe("completed");
+    expect(await run(31 * DAY_MS + 3 * HOUR_MS)).toBe("output_deleted");
+  });
+
+  it("deletes also where commands are months apart", async () => {
+    const { run } = await commands();
+    expect(await run(60 * DAY_MS)).toBe("completed");
+    expect(await run(120 * DAY_MS)).toBe("output_deleted");
+  });
+
+  it("deletes nothing by a clock that is wrong for some commands", async () => {
+    const { run } = await commands();
+    expect(await run(400 * DAY_MS)).toBe("completed");
+    expect(await run(401 * DAY_MS)).toBe("completed");
+    expect(await run(2 * DAY_MS)).toBe("completed");
   });
 });

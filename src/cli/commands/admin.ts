@@ -304,7 +304,11 @@ function check(context: CommandContext): Promise<CommandResult> {
     return {
       exitCode: isFine ? EXIT_CODES.ok.code : EXIT_CODES.someFailed.code,
       json: {
-        ...{ data: directory, accounts, batches, images, problems },
+        data: directory,
+        accounts,
+        batches,
+        images,
+        problems,
         ...(repaired ? { repaired: { files: repaired.files, batches: repaired.batchIds } } : {}),
       },
       lines: [

@@ -325,7 +325,12 @@ function troublesIn({ name, models, ...ofAll }: ProviderObject): ProviderTrouble
       reason === null
         ? []
         : {
-            ...{ provider: name, model, message: reason, said, failures, isOver: state === "ok" },
+            provider: name,
+            model,
+            message: reason,
+            said,
+            failures,
+            isOver: state === "ok",
             untilMs: until === null ? null : until * 1000,
             trouble: "failing",
           },

@@ -117,7 +117,12 @@ async function downloadDirectory(
     .map((entry) => batches.find((batch) => batch.id === entry.id))
     .filter((batch) => batch !== undefined);
   return fetchRun(context, service, {
-    ...{ dir, state: runState, batches: known, keepZip: false, replayed: null, shownDir },
+    dir,
+    state: runState,
+    batches: known,
+    keepZip: false,
+    replayed: null,
+    shownDir,
   });
 }
 

@@ -234,7 +234,10 @@ async function makeRun(
       const retryCommand = outcome.stop === null ? (fetching ?? null) : null;
       await writeRunReports(context, {
         outcome,
-        ...{ shownDir, model: model.id, name: null, retryCommand },
+        shownDir,
+        model: model.id,
+        name: null,
+        retryCommand,
         // What earlier commands of the run paid is not known. Drawings are always free.
         cost: model.isPlay ? { micros: 0, isPlay: true } : null,
       });

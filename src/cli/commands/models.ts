@@ -112,8 +112,15 @@ async function compareWithVendor(context: CommandContext): Promise<CommandResult
     isOfImages && ![id, ...aliases].some((each) => listed.has(each));
   const others = (list ?? []).filter(isNew).map(
     ({ id, retires }): VendorModel => ({
-      ...{ id, state: "new", is_default: false, prices: null, as_of: null, source: null, retires },
-      ...{ successor: null, use: `--model ${id} --unit-cost USD` },
+      id,
+      state: "new",
+      is_default: false,
+      prices: null,
+      as_of: null,
+      source: null,
+      retires,
+      successor: null,
+      use: `--model ${id} --unit-cost USD`,
     }),
   );
   const models = [...known, ...others];

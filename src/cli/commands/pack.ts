@@ -237,7 +237,10 @@ function addEntries(
       directory: basename(dir),
       name: state.request?.task_name ?? null,
       model: state.request?.model ?? state.model ?? null,
-      ...{ state, lines: shown, input, nowMs: clock.nowMs() },
+      state,
+      lines: shown,
+      input,
+      nowMs: clock.nowMs(),
       // The receiver has no run to repair.
       retryCommand: null,
     });

@@ -93,7 +93,8 @@ function providerView(
     ...providerObject({ ...report, ...splitTroubles(report) }),
     ...(probe && {
       probe: {
-        ...{ ok: probe.isOk, error: probe.isOk ? null : probe.message },
+        ok: probe.isOk,
+        error: probe.isOk ? null : probe.message,
         ...(missing.length > 0 && { models_missing: missing }),
       },
     }),
@@ -123,7 +124,8 @@ function tableOf(
       ...saidRows(ofAll),
       ...ofModels.flatMap((trouble) => [{ name: `  ${trouble.model}`, trouble }, ...saidRows(trouble)]),
       ...(troubles.get(report.name) ?? []).map(({ model, message, successor }) => ({
-        ...{ name: `  ${model}`, trouble: undefined },
+        name: `  ${model}`,
+        trouble: undefined,
         said: `${message.replace(`${model} `, "")}${successor === null ? "" : `; in its place: ${successor}`}`,
       })),
     ];

@@ -301,7 +301,11 @@ function toService(connection: ServiceConnection, context: CommandContext): Conn
   const common = { kind, keyFingerprint: keyFingerprint(apiKey), isLocal };
   if (connection.kind === "remote")
     return {
-      ...{ ...common, http, identity: baseUrl, upstream: null, noteDrawings: () => {} },
+      ...common,
+      http,
+      identity: baseUrl,
+      upstream: null,
+      noteDrawings: () => {},
       stopsWithCommand: false,
       goOn: async (id) => void (await goOn(http, id, false)),
       ...(providers === undefined ? {} : { providers }),
@@ -312,7 +316,11 @@ function toService(connection: ServiceConnection, context: CommandContext): Conn
     goOn: name,
     ...(connection.kind === "embedded" ? { pause: connection.pause } : {}),
     stopsWithCommand: connection.kind === "embedded" || connection.endsWithCommand,
-    ...{ identity: EMBEDDED, dataDirectory, upstream, noteDrawings, providers: connection.providers },
+    identity: EMBEDDED,
+    dataDirectory,
+    upstream,
+    noteDrawings,
+    providers: connection.providers,
     http: kind === "running" ? endingWithItsCommand(http) : http,
     readsConfiguration: kind === "embedded",
   };
@@ -407,7 +415,10 @@ export function httpTo(
   choices: HttpChoices = {},
 ): Http {
   return createServiceHttp({
-    ...{ baseUrl, apiKey, clock, random: Math.random },
+    baseUrl,
+    apiKey,
+    clock,
+    random: Math.random,
     ...(confirm === undefined ? {} : { confirm }),
     onAttempt: (attempt) => output.detail(describeRequest(attempt)),
     ...choices,

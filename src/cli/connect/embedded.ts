@@ -111,7 +111,10 @@ const LEAVE_TIMEOUT_MS = 2000;
 function namesAt(service: ReachableService, clock: Clock) {
   const { baseUrl, apiKey, confirm } = service;
   const http = createServiceHttp({
-    ...{ baseUrl, apiKey, clock, random: Math.random },
+    baseUrl,
+    apiKey,
+    clock,
+    random: Math.random,
     ...(confirm === undefined ? {} : { confirm }),
   });
   const names = new Set<string>();

@@ -74,8 +74,13 @@ export async function runLine(session: Session, line: Line, tell: (text: string)
     if (notes.length < MOST_NOTES) notes.push(hideApiKeys(text.replace(" (--new to generate again)", "")));
   };
   const output: Output = {
-    ...{ note, warn: note, detail: context.output.detail, progress: tell },
-    ...{ annotate() {}, settle() {}, event() {} },
+    note,
+    warn: note,
+    detail: context.output.detail,
+    progress: tell,
+    annotate() {},
+    settle() {},
+    event() {},
   };
   let http: Http | null = null;
   const bytes = Buffer.from(stdin);

@@ -53,7 +53,10 @@ const VENDORS = [
 
 export const PRESETS: readonly Preset[] = VENDORS.flatMap(({ presets, models, list }) =>
   Object.entries(presets).map(([name, { title, preparation = null, needs, provider }]) => ({
-    ...{ name, title, preparation, models },
+    name,
+    title,
+    preparation,
+    models,
     keyVariable: "apiKeyEnv" in provider ? (provider.apiKeyEnv ?? null) : null,
     provider: { ...provider, ...upstreamIds(models) } as Preset["provider"],
     isOfJobs: provider.type.endsWith("-batch"),
@@ -196,7 +199,9 @@ export function modelEntries({ models }: Pick<Preset, "models">) {
       return usd === null ? [] : [[size, usd]];
     });
     return {
-      ...{ id, sizes, prices: Object.fromEntries(prices) as Partial<Record<SizeTier, number>> },
+      id,
+      sizes,
+      prices: Object.fromEntries(prices) as Partial<Record<SizeTier, number>>,
       ...(ratios !== undefined && { ratios }),
       ...(qualities !== undefined && {
         qualities,

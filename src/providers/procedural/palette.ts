@@ -97,7 +97,12 @@ function rolesOf(
       star: lighten(low, 0.25),
       aurora: parts.sky ?? "#5af2b0",
     },
-    ...{ far, middle: mix(far, near, 0.5), near, peak: rock(0.25), ridge: rock(0.5), slope: rock(0.75) },
+    far,
+    middle: mix(far, near, 0.5),
+    near,
+    peak: rock(0.25),
+    ridge: rock(0.5),
+    slope: rock(0.75),
     ...{
       tower,
       block,

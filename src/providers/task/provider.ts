@@ -270,7 +270,11 @@ function valuesOf(entry: Entry, request: ImageRequest): Record<string, unknown> 
   const facts = modelFacts(entry.preset, model);
   const type = IMAGE_EXTENSIONS[mimeType].replace("jpg", "jpeg") as "png" | "jpeg" | "webp";
   const plain = {
-    ...{ model, ratio, size: tier, width: size.widthPx, height: size.heightPx },
+    model,
+    ratio,
+    size: tier,
+    width: size.widthPx,
+    height: size.heightPx,
     format: facts?.formats === undefined || facts.formats.includes(type) ? type : undefined,
     quality: asked?.quality ?? defaultQuality ?? facts?.defaultQuality,
     background: asked?.background ?? undefined,

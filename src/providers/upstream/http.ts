@@ -254,7 +254,9 @@ export class UpstreamHttp {
         ...(body && { "content-type": body.contentType }),
       },
       body: body && { bytes: await body.length(), open: () => body.open() },
-      ...{ signal, onConnected, isQuiet: true },
+      signal,
+      onConnected,
+      isQuiet: true,
       ...(silenceMs === undefined ? {} : { silenceMs }),
     };
     try {

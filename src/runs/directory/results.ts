@@ -174,7 +174,9 @@ function askedFor(line: InputLine | undefined): object {
   const options = givenFields(line);
   return {
     prompt,
-    ...{ source_id: source.id ?? null, file: source.file, line: source.line },
+    source_id: source.id ?? null,
+    file: source.file,
+    line: source.line,
     ...(source.values === undefined ? {} : { values: source.values }),
     ...(model === undefined ? {} : { model }),
     ...(Object.keys(options).length === 0 ? {} : { options }),

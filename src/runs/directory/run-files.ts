@@ -6,7 +6,7 @@ import { crc32 } from "node:zlib";
 import type { z } from "zod";
 import { removeFile, saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { HEADER_BYTES, readImageHeader, shownSize } from "../../contract/image-formats.ts";
+import { HeaderReader, shownSize } from "../../contract/image-formats.ts";
 import {
   makeDirectory,
   openPathBelow,
@@ -106,8 +106,7 @@ export async function inspect(
   take: (chunk: Uint8Array) => Promise<void> = async () => {},
 ): Promise<Placed> {
   const hash = createHash("sha256");
-  const head: Uint8Array[] = [];
-  let headBytes = 0;
+  const head = new HeaderReader();
   let size = 0;
   let crc = 0;
   for await (const chunk of readable(bytes, name)) {
@@ -119,14 +118,11 @@ export async function inspect(
         "VERIFY_FAILED",
         `${name} has more than the ${expected.bytes} bytes that it should have.`,
       );
-    if (headBytes < HEADER_BYTES) {
-      head.push(chunk);
-      headBytes += chunk.length;
-    }
+    head.write(chunk);
     await take(chunk);
   }
   const sha256 = hash.digest("hex");
-  const header = readImageHeader(Buffer.concat(head));
+  const header = head.read();
   const problem =
     mismatch(expected, { sha256, bytes: size, crc32: crc }) ??
     (header === null ? "is not a PNG, JPEG or WebP image" : null);

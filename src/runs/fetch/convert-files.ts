@@ -72,8 +72,12 @@ export async function convertFiles(
     converted.push({ path, ...made.file, ...(image_index !== undefined && { image_index }), original });
     const { bytes: size, sha256: hash } = made.file;
     reporter.event?.({
-      ...{ event: "file_saved", batch_id: batch.id, custom_id: customId },
-      ...{ path, bytes: size, sha256: hash },
+      event: "file_saved",
+      batch_id: batch.id,
+      custom_id: customId,
+      path,
+      bytes: size,
+      sha256: hash,
     });
   }
   return converted;

@@ -157,7 +157,11 @@ export function buildReport(facts: ReportFacts): RunReport {
     const { custom_id: id, files, error, status, notes = [] } = line;
     const reason = error ?? { code: "NO_IMAGE", message: `This image has no file (${status}).` };
     return {
-      ...{ id, prompt, files, notes, error: files.length > 0 ? null : reason },
+      id,
+      prompt,
+      files,
+      notes,
+      error: files.length > 0 ? null : reason,
       fileLine: at && { ...at, file: fromRoot(at.file) },
       variant: variantOf(asked, prompt ?? "", model),
       options: optionTexts(asked, line.seed),

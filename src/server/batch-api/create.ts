@@ -106,7 +106,10 @@ async function knownBatch(
   let isSame = false;
   for (const usualQuality of [undefined, ...qualitiesIn(value)]) {
     const asThen: RequestRules = {
-      ...{ ...rules, models: [], optionsOf: () => null, usualQuality },
+      ...rules,
+      models: [],
+      optionsOf: () => null,
+      usualQuality,
       isKnown: async (hash) => {
         isSame ||= hash === known.requestHash;
         // Its images were decoded then.

@@ -39,7 +39,9 @@ function overview(deps: ApiDeps) {
       batches: await stores.read.batches.unfinishedByStatus(),
       providers: await providersOf(deps),
       workers: (await stores.read.workers.list()).map(({ isPaused, ...worker }) => ({
-        ...{ ...worker, providers: [...worker.providers], paused: isPaused },
+        ...worker,
+        providers: [...worker.providers],
+        paused: isPaused,
       })),
       problems: last.problems.map(({ atMs, ...line }) => ({ at: atMs / 1000, ...line })),
       requests: last.requests.map(({ atMs, durationMs, ...line }) => ({

@@ -127,7 +127,10 @@ async function catalogueOf(deps: ApiDeps, response: Response) {
   };
   /** A model under one of its names, also with the fields that OpenAI clients read. Its time of creation is not known. */
   const sharedView = (name: string, model: ModelEntry): NativeBody<"SharedModel"> => ({
-    ...{ id: name, object: "model", created: 0, owned_by: "imgbatch" },
+    id: name,
+    object: "model",
+    created: 0,
+    owned_by: "imgbatch",
     ...view(model),
   });
   return { models, view, sharedView };

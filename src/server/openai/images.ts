@@ -83,7 +83,9 @@ function finishedImage(
   const drawn = { model: executed, prompt, inputImages: inputs.length, size, outputImages: 1 };
   const words = revisedPromptOf(answer);
   return content.images.slice(0, 1).map(({ image: bytes, facts }) => ({
-    ...{ bytes, size: facts, mimeType: facts.mimeType },
+    bytes,
+    size: facts,
+    mimeType: facts.mimeType,
     usage: usageView(answer, usage, isDrawn ? drawn : null),
     ...(words !== null && { revisedPrompt: words }),
   }));
@@ -267,7 +269,11 @@ function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
         const asked = await checkRequest(deps, caller.group, sent);
         const { content, count } = asked;
         const answer = answerOnce(deps, response, {
-          ...{ caller, content, count, gone, key },
+          caller,
+          content,
+          count,
+          gone,
+          key,
           fingerprint: fingerprintOf(asked, isEdit),
           fieldOf,
           finish: (made) => finishImage(deps.converter, asked, made),

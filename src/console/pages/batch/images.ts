@@ -79,8 +79,15 @@ function manifestEntry(item: PlacedItem, index: number, filename: string) {
   const { mime_type, size, sha256 } = images?.[index] ?? {};
   const prompt = item.prompt ?? item.prompt_preview;
   return {
-    ...{ custom_id, batch_id: batch.id, model: batch.model, prompt },
-    ...{ filename, mime_type, image_index: index, size, sha256 },
+    custom_id,
+    batch_id: batch.id,
+    model: batch.model,
+    prompt,
+    filename,
+    mime_type,
+    image_index: index,
+    size,
+    sha256,
   };
 }
 

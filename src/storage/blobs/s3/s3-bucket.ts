@@ -234,7 +234,10 @@ interface FirstAnswer {
 /** An empty object has no range. */
 const EMPTY: FirstAnswer = {
   answer: {
-    ...{ status: 200, ok: true, headers: headersOf({}), cancel: () => {} },
+    status: 200,
+    ok: true,
+    headers: headersOf({}),
+    cancel: () => {},
     body: (async function* () {})(),
   },
   sizeBytes: 0,
