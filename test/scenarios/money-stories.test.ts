@@ -31,7 +31,7 @@ it(
     const directory = await tempDir();
     const only = inject("run");
     const numbers =
-      only === undefined ? Array.from({ length: inject("stories") ?? 12 }, (_, i) => i) : [only];
+      only === undefined ? Array.from({ length: inject("stories") ?? 10 }, (_, i) => i) : [only];
     const problems: string[] = [];
     const tell = async () => {
       for (let number = numbers.shift(); number !== undefined; number = numbers.shift()) {
