@@ -98,6 +98,10 @@ export function createBudget(
     const images = groups.reduce((sum, { count }) => sum + count, 0);
     throw aboveLimit({ micros: cost, isPlay: isPlay(groups) }, images, max, agreeing, asOf);
   };
+  /** The first batch of a run is sent only when a budget covers all of them. */
+  const requireBudgets = (groups: readonly Group[]) => {
+    for (const budget of models.budgets ?? []) requireLeft(budget, groups, holdOf);
+  };
   /** Null if the price of an image is not known. */
   const estimateOf = (groups: readonly Group[]): Cost | null => {
     const micros = sumOf(groups, unitOf);
@@ -132,18 +136,21 @@ export function createBudget(
       const quality = only === undefined || others.length > 0 ? "" : qualityNote([only]);
       return [...each, `estimated cost ${costText(cost, "limit")}${quality}`];
     },
-    /** Throws `COST_LIMIT` above `--max-cost`, and `BATCH_IMAGE_INSUFFICIENT_BALANCE` above a budget of the service. */
-    approve: (images: readonly Asked[]) => {
-      const groups = grouped(models, images);
-      limit(groups, null);
-      for (const budget of models.budgets ?? []) requireLeft(budget, groups, holdOf);
+    /**
+     * Throws `COST_LIMIT` if the images would cost more than `--max-cost`, with those that are `held` already, and
+     * `BATCH_IMAGE_INSUFFICIENT_BALANCE` if they do not fit into a budget of the service.
+     */
+    approve: (images: readonly Asked[], held: readonly Asked[] = []) => {
+      limit(grouped(models, [...images, ...held]), null);
+      requireBudgets(grouped(models, images));
     },
     /**
      * Approves the images, and gets the consent for those that cost real money: `--max-cost`, or a yes on the terminal. Returns
-     * the consent for an image; null if none is needed. Throws `COST_LIMIT` without consent.
+     * the consent for an image; null if none is needed. Throws `COST_LIMIT` without consent, and like `approve` above a budget.
      */
     consent: async (images: readonly Asked[]): Promise<ImageConsent | null> => {
       const groups = grouped(models, images);
+      requireBudgets(groups);
       const paid = groups.filter(isPaidFor);
       if (paid.length === 0) {
         limit(groups, null);

@@ -156,8 +156,15 @@ export function verdict(
   // That not one image was made is not known then.
   if (counts.success === 0) return (counts.unknown ?? 0) > 0 ? "someFailed" : "noImages";
   if (statuses.some((status) => status === "failed" || status === "cancelled")) return "someFailed";
-  const allowed = "count" in allowance ? allowance.count : allowance.share * counts.total;
-  return counts.failed > allowed ? "someFailed" : "ok";
+  return isAllowed(counts, allowance) ? "ok" : "someFailed";
+}
+
+/** Whether so many failed images are allowed. */
+export function isAllowed(
+  { failed, total }: Pick<Counts, "failed" | "total">,
+  allowance: Allowance,
+): boolean {
+  return failed <= ("count" in allowance ? allowance.count : allowance.share * total);
 }
 
 /** What an error of fetching concerns: one image, all images of its batch, or the whole run. */

@@ -450,6 +450,8 @@ interface Unmade {
   entry: RunBatch;
   batch: Batch;
   pending: string[];
+  /** The images that are made. */
+  made: string[];
 }
 
 /** Finds the batches of a run that have not ended at this service. */
@@ -466,7 +468,8 @@ async function findUnmade(
     if (batch.isDone) continue;
     const items = await listItems(service.http, id, signal, entry.asked_count);
     const pending = items.filter((item) => item.status !== "success" && item.status !== "failed");
-    unmade.push({ entry, batch, pending: idsIn(entry, pending) });
+    const made = items.filter((item) => item.status === "success");
+    unmade.push({ entry, batch, pending: idsIn(entry, pending), made: idsIn(entry, made) });
   }
   return unmade;
 }
@@ -478,7 +481,7 @@ function idsIn({ images }: RunBatch, items: readonly { customId: string }[]): st
 }
 
 /**
- * Cancels the batches with images that an update replaces before they were made, and brings what they have made into the
+ * Cancels the unfinished batches with images that an update replaces, and brings what they and the ended ones have made into the
  * directory. Returns the images that are left without a picture. Can be repeated after a kill.
  */
 async function cancelReplaced(
@@ -488,10 +491,19 @@ async function cancelReplaced(
 ): Promise<string[]> {
   const { dir, service, clock, signal, reporter } = options;
   const { http, isLocal } = service;
-  for (const { entry, pending } of await findUnmade(options, state))
-    if (pending.some((id) => !kept.has(id))) entry.replaced = true;
+  const here = await readResults(dir);
+  const isHere = (id: string, batchId: string) =>
+    here.some((line) => line.batch_id === batchId && line.custom_id === id && line.files.length > 0);
+  for (const { entry, batch, pending, made } of await findUnmade(options, state)) {
+    const toFetch = made.filter((id) => !isHere(id, batch.id));
+    if ([...pending, ...toFetch].some((id) => !kept.has(id))) entry.replaced = true;
+  }
   const replaced = state.batches.filter((entry) => entry.replaced === true);
-  if (replaced.length === 0) return [];
+  if (replaced.length === 0) {
+    // A batch may have ended without anybody to fetch its pictures.
+    if (state.finished_at === null) await collectSoFar({ ...options, state });
+    return [];
+  }
   await writeRunState(dir, state);
   reporter.note(
     `cancelling ${counted(replaced.length, "batch", "batches")} whose prompts have changed; what has left is awaited`,

@@ -1,6 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, it } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { periodOf, requireBudget, scopeOfUpstream } from "../../src/domain/billing/budget.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { onEachDialect } from "../support/dialects.ts";
@@ -10,6 +10,10 @@ import { allowKeyFile } from "../support/secrets.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 import { openBatchRecord } from "../support/stores.ts";
 import { tempDir } from "../support/temp-dir.ts";
+import { Chain, model } from "../support/upstreams/chain.ts";
+import { startNative } from "../support/upstreams/native.ts";
+import { BATCH_MODEL } from "../support/upstreams/native-batch.ts";
+import { endLimitWhen, LIMIT } from "./time-limit.ts";
 
 const CONSENT = { "x-imgbatch-max-cost": "9" };
 
@@ -77,6 +81,49 @@ it("[BUDGET-1] a dry run that a budget would refuse ends as the run does", async
   expect((await budget("none", "--upstream", "google")).code).toBe(0);
   expect((await submit("--dry-run")).code).toBe(0);
   expect(upstream.requests).toHaveLength(0);
+});
+
+it("[BUDGET-1] a run of several batches that a budget does not cover as a whole sends nothing", async () => {
+  const upstream = await startNative();
+  const chain = await Chain.prepare({
+    limits: { itemsPerBatch: 2 },
+    models: [model("m")],
+    groups: [{ name: "default", batchDiscount: 1, holdMultiplier: 1 }],
+    providers: [
+      {
+        ...{ name: "near", type: "native", baseUrl: upstream.url, keyHeader: "x-goog-api-key" },
+        ...{ apiKeyEnv: "NATIVE_API_KEY", models: { m: BATCH_MODEL } },
+      },
+    ],
+  });
+  onTestFinished(async () => {
+    await chain.close();
+    await upstream.close();
+  });
+  await writeFile(
+    join(chain.directory, "p.txt"),
+    ["a fox", "an owl", "a whale", "a hen", "a cat"].join("\n"),
+  );
+  const submit = () => chain.run(["submit", "p.txt", "-o", "out", "--max-cost", "0.50", "--json"]);
+  const made = () => upstream.requests.filter(({ kind }) => kind === "images").length;
+  expect((await chain.run(["budget", "0.45/month"])).code).toBe(0);
+  const refused = await submit();
+  expect([refused.code, JSON.parse(refused.stdout).error.message]).toEqual([
+    8,
+    expect.stringMatching(
+      /budget is \$0.45 a month: \$0.45 of it is left, and this needs \$0.50 on hold. Nothing was sent/,
+    ),
+  ]);
+  expect(made()).toBe(0);
+  expect((await chain.run(["budget", "0.50/month"])).code).toBe(0);
+  endLimitWhen(() => made() > 0);
+  // What an unfinished run holds is no reason to refuse the rest of it.
+  const stopped = await chain.run(["submit", "p.txt", "-o", "out", "--max-cost", "0.50", "--timeout", LIMIT]);
+  expect(stopped.code, stopped.stderr).toBe(124);
+  const done = await submit();
+  expect([done.code, made()], done.stderr).toEqual([0, 5]);
+  const again = await submit();
+  expect([again.code, made()], again.stderr).toEqual([0, 5]);
 });
 
 it("[BUDGET-1] a service gives each account the budget of its configuration", async () => {

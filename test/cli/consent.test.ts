@@ -97,6 +97,22 @@ describe("consent to real money", () => {
     expect(bill()).toHaveLength(before.length + 1);
   });
 
+  it("[RUN-26] failed images are made again in batches as large as the service takes", async () => {
+    const path = join(cwd, "imgbatch.config.json");
+    writeFileSync(
+      path,
+      JSON.stringify({ ...JSON.parse(readFileSync(path, "utf8")), limits: { itemsPerBatch: 2 } }),
+    );
+    writeFileSync(join(cwd, "p.jsonl"), JSON.stringify({ prompt: "a bad one", output_count: 3 }));
+    writeFileSync(join(cwd, "refusing"), "");
+    const first = await run(...SUBMIT, "--max-cost", "1");
+    expect(first.code, first.stderr).toBe(5);
+    const before = bill().length;
+    rmSync(join(cwd, "refusing"));
+    const repaired = await run(...SUBMIT, "--max-cost", "1");
+    expect([repaired.code, bill().length], repaired.stderr).toEqual([0, before + 3]);
+  });
+
   it("[RUN-8] a paid batch whose answer was lost needs no second consent, and what is still to be paid does", async () => {
     expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(0);
     const before = bill();

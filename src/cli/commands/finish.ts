@@ -143,7 +143,7 @@ async function finish(
     // What is pending was agreed to before. A limit that is typed now holds for it, too.
     const pending =
       options.maxCostMicroUsd === undefined ? [] : await pendingIn(state, items, service, signal);
-    if (pending.length > 0) (await priced(work, pending)).budget.approve([...images, ...pending]);
+    if (pending.length > 0) (await priced(work, pending)).budget.approve(images, pending);
     consentOf ??= images.length === 0 ? null : await (await priced(work, images)).budget.consent(images);
     noteJobs(work);
     return withJobs(finishRun(context, service, { ...ended, ...(await send({ ...sending, consentOf })) }));

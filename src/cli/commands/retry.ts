@@ -132,10 +132,10 @@ async function retry(
   if (open !== null) {
     const images = askedIn(open, items);
     const isLimited = dryRun || options.maxCostMicroUsd !== undefined;
-    const all = isLimited ? [...images, ...(await pendingIn(runState, items, service, signal))] : images;
-    if (dryRun) return describeDry(options, models, budget, { images: all, batches: 0, refused: 0 });
+    const held = isLimited ? await pendingIn(runState, items, service, signal) : [];
+    if (dryRun) return describeDry(options, models, budget, { images, held, batches: 0, refused: 0 });
     // What is pending was agreed to before. A limit that is typed now holds for it, too.
-    if (isLimited) budget.approve(all);
+    if (isLimited) budget.approve(images, held);
     const consentOf = await consentTo(images);
     if (!options.detach || images.length > 0)
       reporter.note("an earlier retry is not finished: continuing it");
@@ -241,10 +241,11 @@ function describeDry(
   options: RetryCommandOptions,
   models: RunModels,
   budget: ReturnType<typeof createBudget>,
-  count: { images: readonly Asked[]; batches: number; refused: number },
+  count: { images: readonly Asked[]; held?: readonly Asked[]; batches: number; refused: number },
 ): CommandResult {
-  const { images, batches, refused } = count;
-  budget.approve(images);
+  const { held = [], batches, refused } = count;
+  budget.approve(count.images, held);
+  const images = [...count.images, ...held];
   return {
     json: {
       dry_run: true,

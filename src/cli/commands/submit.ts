@@ -2,7 +2,7 @@ import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
-import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
+import type { Limits } from "../../contract/limits.ts";
 import { readEnvironment } from "../../environment.ts";
 import { costText } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
@@ -36,6 +36,7 @@ import {
   send,
   unsentBatches,
 } from "../../runs/send.ts";
+import { type Allowance, isAllowed } from "../../runs/standing.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
@@ -406,7 +407,7 @@ async function submit(
     sharesReferences: shares,
     approve: async (images, pending) => {
       // What is pending was agreed to before. A limit that is typed now holds for it, too.
-      if (options.maxCostMicroUsd !== undefined) budget.approve([...images, ...(await pending())]);
+      if (options.maxCostMicroUsd !== undefined) budget.approve(images, await pending());
       return budget.consent(images);
     },
     retries: options.retries,
@@ -431,7 +432,7 @@ async function submit(
     }
     const isEnded = started.batches.every(({ isDone }) => isDone);
     const mayRetry = options.retries && earlier !== null && earlier.finished_at !== null && isEnded;
-    const again = mayRetry ? await makeAgain({ ...work, state: started.state }, budget) : null;
+    const again = mayRetry ? await makeAgain({ ...work, state: started.state }, budget, allowance) : null;
     const isPlain = !options.isNew && options.explicitKey === null;
     const updateStep = isPlain ? commandAgain(context.typed, "--update") : undefined;
     const ended = { dir, shownDir, keepZip, allowance, intervalMs, updateStep, replayed: started.replayed };
@@ -442,17 +443,27 @@ async function submit(
 
 /**
  * Makes images of a run again that had failed before this command: nobody has paid for them. Without the consent to pay now
- * they stay, and `advice` names the command that agrees. Null when there are none, or another service may know more.
+ * they stay, and `advice` names the command that agrees. At a service of another maker, which may take money for them and find
+ * no earlier batch, they stay as long as `allowance` covers them. Null when there are none, or another service may know more.
  */
 async function makeAgain(
   work: StartOptions & { state: RunState },
   budget: ReturnType<typeof createBudget>,
+  allowance: Allowance,
 ): Promise<{ started?: StartedRun; advice?: string | undefined } | null> {
   const { reporter } = work;
   const planned = await failedBefore(work);
   if (planned.length === 0) return null;
   const images = askedIn(planned, work.plan.items);
   const which = counted(images.length, "failed image");
+  const isOurs = work.sharesReferences === true;
+  const lines = await readResults(work.dir);
+  const failed = lines.filter(({ error }) => error !== undefined).length;
+  if (!isOurs && isAllowed({ failed, total: lines.length }, allowance)) {
+    const remake = nextCommand({}, "retry", work.shownDir);
+    reporter.note(`${which} left as before, within --allow-failures; ${remake} makes them again`);
+    return {};
+  }
   let consentOf: ImageConsent | null;
   try {
     consentOf = await budget.consent(images);
@@ -470,7 +481,7 @@ async function failedBefore(work: StartOptions & { state: RunState }): Promise<R
   const { dir, state, service } = work;
   if (state.batches.some((entry) => otherMaker(entry, service) !== null)) return [];
   const failed = (await readResults(dir)).filter(isMadeAgain);
-  const plan = await planRetry({ ...work, limits: DEFAULT_LIMITS }, failed, { refused: false, lost: false });
+  const plan = await planRetry(work, failed, { refused: false, lost: false });
   return plan.added;
 }
 
@@ -567,7 +578,7 @@ async function describeDryRun(
   const { state, update, images, open, unmadeImages } = start;
   const { chunks, items, request } = plan;
   const before = await start.pending();
-  budget.approve([...images, ...before]);
+  budget.approve(images, before);
   const isEnded = before.length === 0 && start.kind === "run" && state.finished_at !== null;
   const again = retries && isEnded ? askedIn(await failedBefore({ ...work, state }), start.items) : [];
   const unpaid = [...images, ...before, ...again];
