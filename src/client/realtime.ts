@@ -22,7 +22,7 @@ import {
   MAY_BE_PAID_TWICE_HEADER,
   routes,
 } from "../contract/routes.ts";
-import { REFUSING_FINISH_REASONS } from "../contract/statuses.ts";
+import { whyNoImage } from "../contract/statuses.ts";
 import { type Http, type HttpRequest, readJson } from "../http/http.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { microsToDecimal, numberToMicros } from "../kernel/money.ts";
@@ -231,7 +231,7 @@ function readGenerated(json: unknown, requestId: string | undefined): ReadImage 
     .flatMap((part) => part.text || [])
     .join(" ")
     .trim();
-  if (first === undefined) throw withoutImage(answer, said, requestId);
+  if (first === undefined) throw withoutImage(answer, requestId);
   const data = decodeBase64(first);
   if (data === null) throw noImage("the Base64 of the image does not decode", requestId);
   const mimeType = sniffImageType(data);
@@ -248,21 +248,12 @@ function readGenerated(json: unknown, requestId: string | undefined): ReadImage 
   };
 }
 
-function withoutImage(answer: Answer, said: string, requestId: string | undefined): ImgbatchError {
-  const blocked = answer.promptFeedback?.blockReason;
-  if (blocked)
-    return refused(`the prompt (${blocked})`, answer.promptFeedback?.blockReasonMessage, requestId);
-  const candidate = (answer.candidates ?? []).find((each) => each.finishReason) ?? answer.candidates?.[0];
-  if (candidate === undefined) return noImage("the answer has no candidates", requestId);
-  const reason = candidate.finishReason ?? "no finish reason";
-  if (REFUSING_FINISH_REASONS.some((refusing) => refusing === reason)) {
-    return refused(`to make this image (${reason})`, candidate.finishMessage ?? said, requestId);
-  }
-  return noImage(withWords(reason, candidate.finishMessage ?? said), requestId);
-}
-
-function refused(what: string, words: string | null | undefined, requestId: string | undefined) {
-  return new ImgbatchError("IMAGE_REFUSED", `The service refused ${withWords(what, words)}.`, { requestId });
+function withoutImage(answer: Answer, requestId: string | undefined): ImgbatchError {
+  const { refused, reason, words } = whyNoImage(answer);
+  if (refused === null) return noImage(withWords(reason, words), requestId);
+  const what = refused === "prompt" ? `the prompt (${reason})` : `to make this image (${reason})`;
+  const message = `The service refused ${withWords(what, words)}.`;
+  return new ImgbatchError("IMAGE_REFUSED", message, { requestId });
 }
 
 function noImage(why: string, requestId: string | undefined): ImgbatchError {
@@ -271,9 +262,9 @@ function noImage(why: string, requestId: string | undefined): ImgbatchError {
   });
 }
 
-function withWords(what: string, words: string | null | undefined): string {
-  if (!words) return what;
-  return `${what}: ${truncateCodePoints(words.trim(), SHOWN_TEXT, "…").replace(/\.$/, "")}`;
+function withWords(what: string, words: string): string {
+  if (words === "") return what;
+  return `${what}: ${truncateCodePoints(words, SHOWN_TEXT, "…").replace(/\.$/, "")}`;
 }
 
 /** Takes either alphabet, with or without padding. Null for other text. */

@@ -96,6 +96,7 @@ const modalityTokens = z.array(z.looseObject({ modality: z.string(), tokenCount 
 const responsePart = z.looseObject({
   text: z.string().optional(),
   inlineData: z.looseObject({ mimeType: z.string(), data: z.string() }).optional(),
+  thoughtSignature: z.string().optional().describe("as the upstream sent it; send it back with the part"),
   /** An interim image of a model that thinks: no result. */
   thought: z.boolean().optional(),
 });
@@ -111,6 +112,7 @@ const generateContentResponseSchema = z.looseObject({
         /** `STOP` when all went well; `NO_IMAGE` when the model made none. See `REFUSING_FINISH_REASONS`. */
         finishReason: z.string().optional(),
         finishMessage: z.string().optional(),
+        groundingMetadata: z.unknown().optional().describe("as the upstream sent it"),
         index: z.int().optional(),
       }),
     )
@@ -123,6 +125,7 @@ const generateContentResponseSchema = z.looseObject({
     .looseObject({
       promptTokenCount: tokenCount.optional(),
       candidatesTokenCount: tokenCount.optional(),
+      thoughtsTokenCount: tokenCount.optional(),
       totalTokenCount: tokenCount.optional(),
       promptTokensDetails: modalityTokens.optional(),
       candidatesTokensDetails: modalityTokens.optional(),

@@ -109,3 +109,48 @@ const REFUSALS: ReadonlySet<string> = new Set([...OWN_REFUSALS, ...FOREIGN_REFUS
 export function isRefusalCode(code: string): boolean {
   return REFUSALS.has(bare(code));
 }
+
+type Maybe<T> = T | null | undefined;
+
+/** The fields of a native answer that may say why it has no image. */
+interface ImagelessAnswer {
+  promptFeedback?: Maybe<{ blockReason?: Maybe<string>; blockReasonMessage?: Maybe<string> }>;
+  candidates?: Maybe<
+    readonly {
+      finishReason?: Maybe<string>;
+      finishMessage?: Maybe<string>;
+      content?: Maybe<{ parts?: Maybe<readonly { text?: Maybe<string>; thought?: Maybe<boolean> }[]> }>;
+    }[]
+  >;
+}
+
+const SHOWN_LINES = 2;
+
+/**
+ * Returns why an answer has no image. `refused`: what the upstream does not want to do, null if it refuses nothing. `words`: what it
+ * says to that, at most two lines; empty for none.
+ */
+export function whyNoImage({ promptFeedback, candidates }: ImagelessAnswer): {
+  refused: "prompt" | "image" | null;
+  reason: string;
+  words: string;
+} {
+  const { blockReason, blockReasonMessage } = promptFeedback ?? {};
+  if (blockReason)
+    return { refused: "prompt", reason: blockReason, words: firstLines(blockReasonMessage ?? "") };
+  const candidate = candidates?.find((each) => each.finishReason) ?? candidates?.[0];
+  if (candidate === undefined) return { refused: null, reason: "the answer has no candidates", words: "" };
+  const { finishReason, finishMessage, content } = candidate;
+  const reason = finishReason ?? "no finish reason";
+  const said = (content?.parts ?? []).flatMap(({ text, thought }) => (thought ? [] : (text ?? [])));
+  const isRefused = REFUSING_FINISH_REASONS.some((refusing) => refusing === reason);
+  return { refused: isRefused ? "image" : null, reason, words: firstLines(finishMessage || said.join("\n")) };
+}
+
+function firstLines(text: string): string {
+  const lines = text.split(/[\r\n]+/).map((line) => line.trim());
+  return lines
+    .filter((line) => line !== "")
+    .slice(0, SHOWN_LINES)
+    .join(" | ");
+}

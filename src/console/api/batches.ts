@@ -8,6 +8,7 @@ import type {
 import type { LedgerEntryObject } from "../../contract/console-api.ts";
 import type { NativeBody } from "../../contract/native-api.ts";
 import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER, PATHS, routes } from "../../contract/routes.ts";
+import { whyNoImage } from "../../contract/statuses.ts";
 import { microsToDecimal, numberToMicros } from "../../kernel/money.ts";
 import { bytesOf } from "./files.ts";
 import { ApiError, fetchJson } from "./request.ts";
@@ -124,11 +125,7 @@ export async function generateImage(
     ({ inlineData, thought }) => inlineData && !thought,
   )?.inlineData;
   if (image) return new Blob([bytesOf(image.data)], { type: image.mimeType });
-  const refused = answer.promptFeedback?.blockReasonMessage ?? answer.promptFeedback?.blockReason;
-  const ended = candidate?.finishMessage ?? candidate?.finishReason;
-  throw new ApiError(
-    "NO_IMAGE",
-    `No image was made, and nothing is billed: ${refused ?? ended ?? "no reason given"}.`,
-    200,
-  );
+  const { reason, words } = whyNoImage(answer);
+  const why = words === "" ? reason : `${reason}: ${words}`;
+  throw new ApiError("NO_IMAGE", `No image was made, and nothing is billed: ${why.replace(/\.$/, "")}.`, 200);
 }

@@ -327,10 +327,9 @@ export const generateOperations: readonly Operation[] = [
     parameters: ["Model", "RequestKey", "MaxCost"],
     answers: {
       200: {
-        description:
-          "The image. A response without an `inlineData` part has none, and costs nothing. The header `x-imgbatch-ignored` names the fields of the request that have no effect.",
+        description: "The image. A response without an `inlineData` part has none, and costs nothing.",
         schema: "GenerateContentAnswer",
-        headers: ["RequestReplayed"],
+        headers: ["RequestReplayed", "MayBePaidTwice", "Ignored"],
       },
     },
     handler: (deps) => generate(deps, { isStream: false }),
@@ -345,7 +344,7 @@ export const generateOperations: readonly Operation[] = [
       200: {
         description: "Parts of the answer, the last with `finishReason`; or an error, which ends the stream.",
         streamOf: "GenerateContentAnswer",
-        headers: ["RequestReplayed"],
+        headers: ["RequestReplayed", "MayBePaidTwice", "Ignored"],
       },
     },
     handler: (deps) => generate(deps, { isStream: true }),

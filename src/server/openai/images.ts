@@ -320,11 +320,10 @@ const errors: readonly ServiceErrorCode[] = [
 
 const answers: Record<number, Answer> = {
   200: {
-    description:
-      "The images that were made; with `stream`, an event for each of them. The header `x-imgbatch-ignored` names the fields of the request that have no effect.",
+    description: "The images that were made; with `stream`, an event for each of them.",
     schema: "Images",
     eventsOf: "ImageEvent",
-    headers: ["RequestReplayed"],
+    headers: ["RequestReplayed", "MayBePaidTwice", "Ignored"],
   },
 };
 

@@ -3,6 +3,7 @@ import { CHALLENGE } from "../../contract/data-directory.ts";
 import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { FILE_PURPOSES } from "../../contract/openai-api.ts";
+import { IGNORED_HEADER, MAY_BE_PAID_TWICE_HEADER } from "../../contract/routes.ts";
 import { BATCH_STATUSES, ITEM_STATUSES } from "../../contract/statuses.ts";
 
 type Described = { [keyword: string]: unknown };
@@ -201,9 +202,15 @@ export const RESPONSE_HEADERS: Record<string, ReturnType<typeof head>> = {
   ),
   RequestReplayed: head(
     "Idempotency-Replayed",
-    "With an `Idempotency-Key`: whether this answer was given before. `X-Imgbatch-May-Be-Paid-Twice: true` stands beside it when an upstream may have been paid for an earlier run of the request, too.",
+    "With an `Idempotency-Key`: whether this answer was given before.",
     choice(["true", "false"]),
   ),
+  MayBePaidTwice: head(
+    MAY_BE_PAID_TWICE_HEADER,
+    "An upstream may have been paid for an earlier run of the request, too.",
+    text({ const: "true" }),
+  ),
+  Ignored: head(IGNORED_HEADER, "The fields of the request that have no effect, with commas between them."),
   RetryAfter: head("Retry-After", "Seconds to wait.", count({ minimum: 0 })),
   UploadStatus: head("X-Goog-Upload-Status", "On errors, too.", choice(["active", "final", "cancelled"])),
   UploadUrl: head(
