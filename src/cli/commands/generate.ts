@@ -15,6 +15,7 @@ import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import { chooseTarget, saveImage } from "../../runs/save-image.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { expectedLimits, withService } from "../connect/connect.ts";
+import { billNote, upstreamBill } from "../finish-run.ts";
 import { stopReason, timeLimit } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { positiveDurationOption } from "../options.ts";
@@ -252,6 +253,11 @@ function describe(
     : withVersion(model, image.modelVersion);
   const price = cost === null ? "" : `${cost.isPlay ? ";" : ","} ${costText(cost, "exact")}`;
   output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${bytes} bytes, by ${ran}${price}`);
+  const isPaid = cost !== null && !cost.isPlay;
+  const { upstreamCost } = image;
+  const known = upstreamCost === undefined ? {} : { upstream_cost: upstreamCost };
+  const bill = isPaid ? upstreamBill([{ ...known, cost: microsToNumber(cost.micros) }]) : null;
+  if (bill !== null) output.note(billNote(bill));
   return {
     json: {
       path,
@@ -262,6 +268,7 @@ function describe(
       usage: image.usage,
       cost: cost === null ? null : microsToNumber(cost.micros),
       ...playMoneyField(cost),
+      upstream_cost: upstreamCost ?? null,
       attempts: image.attempts,
       ...(image.mayBePaidTwice ? { notes: [PAID_TWICE_NOTE] } : {}),
       request_id: image.requestId ?? null,
