@@ -24,6 +24,24 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   aspectRatio: "aspect_ratio",
   negativePrompt: "negative_prompt",
 };
+/** The names that data sets have for the prompt of a picture. */
+const CAPTIONS = [
+  "prompts",
+  "caption",
+  "captions",
+  "text",
+  "texts",
+  "description",
+  "instruction",
+  "sentence",
+];
+
+/** Returns the name among those of a line that is most likely its prompt. */
+export function captionIn(names: readonly string[]): string | undefined {
+  const found = CAPTIONS.map((caption) => names.find((name) => name.toLowerCase() === caption));
+  return found.find((name) => name !== undefined);
+}
+
 /** A line of a run's own input, given as a prompt file, says where its prompt was read at first. */
 const SOURCE = "source";
 /** The part of a data URL before its data is no longer. */
@@ -86,7 +104,7 @@ export function checkRow(fields: Record<string, unknown>, rules: RowRules, repor
     report("seed", `${seed}: the last of ${outputCount} images would have a seed above ${MOST_SEED}`);
   return {
     metadata,
-    prompt: checkPrompt(fields.prompt, rules.limits.promptChars, report),
+    prompt: checkPrompt(fields, rules.limits.promptChars, report),
     customId: checkCustomId(fields.custom_id, report),
     outputCount,
     references: checkReferences(fields.reference_images, report),
@@ -164,7 +182,8 @@ export function isTaken(name: string, isStrict: boolean): boolean {
     Object.hasOwn(OTHER_NAMES, name) ||
     didYouMean(name, long) !== null ||
     short.some((field) => isSlipOf(name.toLowerCase(), field));
-  return FIELDS.includes(name) || (!isStrict && name !== "" && !isMisspelt);
+  const isOwn = CAPTIONS.includes(name.toLowerCase()) || !isMisspelt;
+  return FIELDS.includes(name) || (!isStrict && name !== "" && isOwn);
 }
 
 /**
@@ -188,8 +207,13 @@ export function unknownField(name: string, known = FIELDS, prefix = ""): [field:
   return [prefix + (name || '""'), `is not a known field; ${advice}`];
 }
 
-function checkPrompt(value: unknown, maxChars: number, report: Report): string {
-  if (value === undefined || value === null) report("prompt", "is missing; say what the image shows");
+function checkPrompt(fields: Record<string, unknown>, maxChars: number, report: Report): string {
+  const { prompt: value } = fields;
+  if (value === undefined || value === null) {
+    const caption = captionIn(Object.keys(fields));
+    const way = caption === undefined ? "" : `, or use --prompt-column ${caption}`;
+    report("prompt", `is missing; say what the image shows${way}`);
+  }
   if (typeof value !== "string") {
     if (value !== undefined && value !== null) report("prompt", `must be a string, not ${nameOf(value)}`);
     return "";

@@ -266,7 +266,7 @@ export class PromptReader {
       counts.set(what, (counts.get(what) ?? 0) + 1);
     for (const { name, advice } of isStrict ? [] : foreignFields(fields)) {
       if (used.has(name)) continue;
-      if (isTable) count(this.#foreignColumns, `${fileLine.file}: ${name} ${advice}`);
+      if (isTable) count(this.#foreignColumns, `${fileLine.file}: ${name}: ${advice}`);
       else report(name, `${advice}; or keep it for the results: "metadata": {${JSON.stringify(name)}: …}`);
     }
     if (typeof fields.prompt !== "string") return;

@@ -1,6 +1,6 @@
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { counted, formatBytes, truncateCodePoints } from "../kernel/text.ts";
-import { FIELDS, unknownField } from "./check-row.ts";
+import { captionIn, FIELDS, unknownField } from "./check-row.ts";
 import { type ColumnRules, isBlank, type Line, type ReadRows, type ReportLine } from "./lines.ts";
 import { wholeNumberOf } from "./options.ts";
 import { MOST_SHOWN_CHARS } from "./problems.ts";
@@ -285,7 +285,9 @@ function readHeader(
   report: ReportLine,
 ): Columns | null {
   const typed = cells.map((cell) => cell.trim());
-  const prompts = columnOf(typed, promptColumn);
+  const named = columnOf(typed, promptColumn);
+  const isPlural = named < 0 && promptColumn === "prompt" && template === undefined;
+  const prompts = isPlural ? columnOf(typed, "prompts") : named;
   const ids = idColumn === undefined ? -1 : columnOf(typed, idColumn);
   const names = typed.map((name, i) => {
     if (i === prompts) return "prompt";
@@ -395,6 +397,8 @@ function missingColumn(names: readonly string[], separator: string, wanted: stri
     const near = meant === undefined ? "the" : `did you mean ${meant}? The`;
     return `${message}; ${near} first row names ${shown.join(", ")}${known.length > MOST_NAMES ? ", …" : ""}`;
   }
+  const caption = captionIn(known);
+  if (caption !== undefined) return `${message}; if it is ${caption}: --prompt-column ${caption}`;
   const own = known.find((name) => !FIELDS.includes(name));
   if (names.length === 1 || own === undefined) return message;
   return `${message}; name it with --prompt-column, or write the prompt: --prompt "a picture of {{${own}}}"`;

@@ -319,6 +319,28 @@ it("a flag that changes nothing about any line is an error, and one that some li
   ]);
 });
 
+it("public sets of prompts are read as they are, or with the flag that the message names", async () => {
+  const drawBench = 'Prompts,Category\nA red car.,Colors\n"A sign that says ""Diffusion"".",Text\n';
+  const { items } = await read({ "p.csv": drawBench });
+  expect(promptsOf(items)).toEqual(["A red car.", 'A sign that says "Diffusion".']);
+  expect(promptsOf((await read({ "p.csv": drawBench }, { template: "{{Prompts}} at night" })).items)[0]).toBe(
+    "A red car. at night",
+  );
+  expect(await problems({ "p.csv": "file_name,Caption\n1.png,a fox\n" })).toEqual([
+    "p.csv:1: the first row must name the columns, and one of them must be prompt; if it is Caption: --prompt-column Caption",
+  ]);
+  expect(await problems({ "p.jsonl": '{"text":"a fox"}' })).toEqual([
+    "p.jsonl:1: prompt: is missing; say what the image shows, or use --prompt-column text",
+  ]);
+  const geneval = {
+    tag: "counting",
+    include: [{ class: "clock", count: 2 }],
+    prompt: "a photo of two clocks",
+  };
+  const [counting] = (await read({ "p.jsonl": JSON.stringify(geneval) })).items;
+  expect(JSON.parse(String(counting?.metadata))).toEqual({ tag: "counting", include: geneval.include });
+});
+
 it("prompts that --prompt replaces are told, and lines of a .txt file are not dropped", async () => {
   const lines = { "p.jsonl": '{"prompt":"old","title":"x"}' };
   expect(await problems(lines, { template: "{{title}}", promptColumn: "title" })).toEqual([
@@ -565,7 +587,7 @@ it.each([
     `p.jsonl:1: ${name}: ${advice}; or keep it for the results: "metadata": {"${name}": …}`,
   ]);
   const { notes } = await read({ "p.csv": `prompt,${name}\na fox,2\nan owl,\na cat,4\n` });
-  expect(notes).toEqual([`p.csv: ${name} ${advice}; the column is kept as metadata (2 rows)`]);
+  expect(notes).toEqual([`p.csv: ${name}: ${advice}; the column is kept as metadata (2 rows)`]);
   const used = {
     "p.jsonl": JSON.stringify({ prompt: `a fox, {{${name}}}`, [name]: 2, metadata: { [name]: 1 } }),
   };
