@@ -6,8 +6,10 @@ import type {
   ProviderType,
   UpstreamEntry,
 } from "../contract/provider-entries.ts";
+import { IDEMPOTENCY_KEY_HEADER } from "../contract/routes.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import type { Decoding } from "../imaging/decoding.ts";
+import { isApiKey } from "../kernel/ids.ts";
 import type { Recording } from "./replay/provider.ts";
 import type { AdapterDeps, UpstreamAdapter } from "./upstream/adapter.ts";
 import type { JobAdapter } from "./upstream/job-provider.ts";
@@ -29,12 +31,18 @@ const CREATE: { [Type in ProviderType]: Create<Type> } = {
     const serves = (model: string) => models.includes("*") || models.includes(model);
     return createProceduralProvider({ name, concurrency, models: serves, ...deps });
   },
-  native: (entry, deps) =>
-    ofItems(entry, deps, async () => (await import("./native/provider.ts")).createNativeAdapter(entry, deps)),
+  native: (written, deps) => {
+    const entry = withRepeats(written, deps);
+    const create = async () => (await import("./native/provider.ts")).createNativeAdapter(entry, deps);
+    return ofItems(entry, deps, create);
+  },
   "native-batch": (entry, deps) =>
     ofJobs(entry, deps, async () => (await import("./native/jobs.ts")).createNativeBatchAdapter(entry, deps)),
-  openai: (entry, deps) =>
-    ofItems(entry, deps, async () => (await import("./openai/provider.ts")).createOpenaiAdapter(entry, deps)),
+  openai: (written, deps) => {
+    const entry = withRepeats(written, deps);
+    const create = async () => (await import("./openai/provider.ts")).createOpenaiAdapter(entry, deps);
+    return ofItems(entry, deps, create);
+  },
   "openai-batch": (entry, deps) =>
     ofJobs(entry, deps, async () => (await import("./openai/jobs.ts")).createOpenaiBatchAdapter(entry, deps)),
   sdapi: (entry, deps) =>
@@ -50,6 +58,18 @@ const CREATE: { [Type in ProviderType]: Create<Type> } = {
     return (await import("./replay/provider.ts")).createReplayProvider(entry, of, deps);
   },
 };
+
+/** Another imgbatch is known by its key. It makes an image once for each `Idempotency-Key`, however often it is asked. */
+function withRepeats<Entry extends EntryOf<"native" | "openai">>(
+  entry: Entry,
+  { secret }: AdapterDeps,
+): Entry {
+  const key = entry.apiKeyEnv === null ? null : secret(entry.apiKeyEnv);
+  const isOurs = key !== null && isApiKey(key);
+  return entry.idempotencyKey === null && isOurs
+    ? { ...entry, idempotencyKey: IDEMPOTENCY_KEY_HEADER }
+    : entry;
+}
 
 // What all upstreams have in common loads with the first of them: a service that only draws needs none of it.
 async function ofItems(entry: UpstreamEntry, deps: AdapterDeps, create: () => Promise<UpstreamAdapter>) {

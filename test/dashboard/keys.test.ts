@@ -7,6 +7,13 @@ const RUNNING = batchRow(1);
 const ENDED = batchRow(2, { status: "completed", successCount: 9, failCount: 1, endedAtMs: 1 });
 const CLEAN = batchRow(3, { status: "completed", successCount: 10, failCount: 0, endedAtMs: 1 });
 
+it("g lets a batch go on that is stopped, and only such a batch", () => {
+  const waiting = { code: "STOPPED", message: "go on with …", untilMs: null, said: null };
+  const stopped = batchRow(4, { waiting });
+  expect(press(viewOf([stopped]), "g").intents).toEqual([{ type: "go-on", batchId: stopped.id }]);
+  expect(press(viewOf([RUNNING]), "g").intents).toEqual([]);
+});
+
 describe("moving", () => {
   const many = Array.from({ length: 40 }, (_, n) => batchRow(n));
 

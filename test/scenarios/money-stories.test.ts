@@ -2,7 +2,9 @@ import { join } from "node:path";
 import { beforeEach, expect, inject, it, vi } from "vitest";
 import { MoneyStory } from "../soak/money-story.ts";
 import { retryAtOnce } from "../support/cli-in-process.ts";
+import { hasPostgres } from "../support/postgres.ts";
 import { tempDir } from "../support/temp-dir.ts";
+import { OPENAI_KEY } from "../support/upstreams/openai.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -19,6 +21,7 @@ const NEVER_MS = 2 ** 31 - 1;
 
 beforeEach(() => {
   for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, "");
+  vi.stubEnv("OPENAI_API_KEY", OPENAI_KEY);
   retryAtOnce();
 });
 
@@ -28,7 +31,7 @@ it(
     const directory = await tempDir();
     const only = inject("run");
     const numbers =
-      only === undefined ? Array.from({ length: inject("stories") ?? 12 }, (_, i) => i) : [only];
+      only === undefined ? Array.from({ length: inject("stories") ?? 10 }, (_, i) => i) : [only];
     const problems: string[] = [];
     const tell = async () => {
       for (let number = numbers.shift(); number !== undefined; number = numbers.shift()) {
@@ -36,6 +39,7 @@ it(
           seed: SEED,
           number,
           kills: number % 4 === 3,
+          kind: number % 6 === 2 ? "jobs" : hasPostgres && number % 12 === 4 ? "postgres" : "usual",
           limitMs: LIMIT_MS,
         });
         await story.run().catch((error) => problems.push(error.message));

@@ -195,6 +195,18 @@ it("an update sets aside what a replaced batch has made, while another batch goe
   expect(upstream.billed()).toBe(40 + made.length);
 });
 
+it("an update sets aside a picture that was in flight at the stop, and that nobody has fetched", async () => {
+  const four = ["submit", "four.jsonl", "-o", "four", "--max-cost", "9"];
+  prompts("four.jsonl", many(AT_ONCE));
+  expect((await interruptedAfter(0, ...four)).code).toBe(130);
+  expect(requests()).toBe(AT_ONCE);
+  prompts("four.jsonl", ["another picture", ...many(AT_ONCE).slice(1)]);
+  expect((await run(...four, "--update")).code).toBe(0);
+  expect(requests()).toBe(AT_ONCE + 1);
+  expect(readdirSync(join(cwd, "four/removed"))).toHaveLength(1);
+  expect(readdirSync(join(cwd, "four/images"))).toHaveLength(AT_ONCE);
+});
+
 describe("an update of a run whose batch was never answered for", () => {
   it.each([
     ["was made", (key: string) => key],

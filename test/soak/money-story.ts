@@ -1,17 +1,27 @@
-import { EventEmitter } from "node:events";
+// Longer than 700 lines: the steps of a story share one person's knowledge of the runs, and the accounts at its end all of it.
+import { spawn } from "node:child_process";
+import { EventEmitter, once } from "node:events";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { Client } from "@modelcontextprotocol/client";
+import { StdioServerTransport } from "@modelcontextprotocol/server/stdio";
 import { parseConfig } from "../../src/config/load.ts";
+import { LOCAL_STORAGE, type StoragePlaces } from "../../src/config/storage-places.ts";
 import { MAY_BE_BILLED, MAY_BE_PAID_TWICE } from "../../src/contract/batch-api.ts";
 import { routes } from "../../src/contract/routes.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
+import { issueKey, openAccount } from "../../src/domain/accounts.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
 import { numberToMicros } from "../../src/kernel/money.ts";
 import { createLog } from "../../src/service/pino-log.ts";
-import { type LocalService, startService } from "../../src/service/start-service.ts";
+import { type LocalService, type Service, startService } from "../../src/service/start-service.ts";
+import { openStorage } from "../../src/service/storage/open-storage.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
-import { type Fate, PaidUpstream, PRICES } from "./paid-upstream.ts";
+import { allowKeyFile } from "../support/secrets.ts";
+import { type Fate, JOB_MODELS, JOB_PRICE, PaidJobs, PaidUpstream, PRICES } from "./paid-upstream.ts";
 import { type Random, seeded } from "./random.ts";
 
 const AT_ONCE = 3;
@@ -24,6 +34,9 @@ const DEAREST = Math.max(...Object.values(PRICES).flatMap((prices) => Object.val
 const PATIENCE_S = 20;
 /** How long a service that stops may take. */
 const GRACE_MS = 5000;
+const RICH_MICRO_USD = 1_000_000_000;
+/** Of a story. */
+const MOST_IMAGES = 100;
 /** The model of real-time images. */
 const REALTIME = "small-image";
 
@@ -64,6 +77,8 @@ const DEEDS = (
     [3, "serve"],
     [2, "goOn"],
     [2, "cancelByApi"],
+    [2, "finish"],
+    [2, "agent"],
   ] as const
 ).flatMap(([weight, deed]) => Array<typeof deed>(weight).fill(deed));
 
@@ -104,6 +119,11 @@ export interface MoneyStoryOptions {
   number: number;
   /** Whether commands are killed, too: as processes of their own, which take longer. */
   kills: boolean;
+  /**
+   * `jobs`: a vendor's jobs make the images of batches, at half the price. `postgres`: a service on PostgreSQL takes all
+   * commands.
+   */
+  kind: "usual" | "jobs" | "postgres";
   /** How long the story may take. */
   limitMs: number;
 }
@@ -128,14 +148,21 @@ export class MoneyStory {
   readonly #log: string[] = [];
   readonly #unknownRule: "stop" | "once";
   #upstream = new PaidUpstream();
+  /** Null where the images of batches are requests of their own. */
+  #jobs: PaidJobs | null = null;
+  /** The service on PostgreSQL, and the key there. */
+  #shared: { storage: StoragePlaces; key: string; keyFile: string; url: string } | null = null;
   #config: object = {};
   #prompts = 0;
   #generated = 0;
+  /** What agents may spend in all, and what they have spent: in micro-dollars. */
+  readonly #allowance: number;
+  #agents = 0;
   #kills = 0;
   /** The number of requests that the log knows. */
   #told = 0;
   /** The service that stays; null while the commands start their own. */
-  #service: LocalService | null = null;
+  #service: Pick<LocalService, "url" | "queue" | "close" | "credentials"> | Service | null = null;
   /** Whether a service was stopped before it had ended its work. */
   #isLeft = false;
   #isOver = false;
@@ -148,6 +175,7 @@ export class MoneyStory {
     this.#options = options;
     this.#random = seeded(options.seed, options.number, "money");
     this.#unknownRule = this.#random.chance(0.75) ? "stop" : "once";
+    this.#allowance = this.#random.pick([50_000, 300_000, 3_000_000]);
   }
 
   /** Throws when two of the accounts differ or the time is up, with the number of the story and all that happened in it. */
@@ -168,9 +196,10 @@ export class MoneyStory {
       limit.abort();
       this.#isOver = true;
       for (const stop of this.#stops) stop();
-      await Promise.allSettled([isLate, this.#upstream.close()]);
+      await Promise.allSettled([isLate, this.#upstream.close(), this.#jobs?.close()]);
+      // What does not end must not keep the other stories.
       await Promise.race([telling.catch(() => {}), sleep(GRACE_MS)]);
-      await this.#service?.close(0).catch(() => {});
+      await Promise.race([this.#service?.close(0).catch(() => {}), sleep(GRACE_MS)]);
     }
   }
 
@@ -185,17 +214,38 @@ export class MoneyStory {
     await mkdir(this.#cwd, { recursive: true });
     const inUsd = (micros: number) => ({ "1K": micros / 1e6 });
     const models = Object.entries(PRICES).map(([id, { low = 0, high = 0 }]) => ({
-      ...{ id, sizes: ["1K"], prices: inUsd(low), qualities: ["low", "high"], defaultQuality: "low" },
+      id,
+      sizes: ["1K"],
+      prices: inUsd(low),
+      qualities: ["low", "high"],
+      defaultQuality: "low",
+      jobPrice: JOB_PRICE,
       qualityPrices: { low: inUsd(low), high: inUsd(high) },
     }));
-    const provider = {
-      ...{ name: "shop", type: "openai", baseUrl: this.#upstream.url, concurrency: AT_ONCE },
-      ...{ models: Object.keys(PRICES), timeoutSeconds: PATIENCE_S },
+    const shop = {
+      name: "shop",
+      type: "openai",
+      baseUrl: this.#upstream.url,
+      concurrency: AT_ONCE,
+      models: Object.keys(PRICES),
+      timeoutSeconds: PATIENCE_S,
     };
+    if (this.#options.kind === "jobs")
+      this.#jobs = await PaidJobs.start(`${this.#options.seed}/${this.#options.number}`);
+    const jobs = this.#jobs && {
+      name: "jobs",
+      type: "openai-batch",
+      baseUrl: this.#jobs.url,
+      models: JOB_MODELS,
+      apiKeyEnv: "OPENAI_API_KEY",
+      pollSeconds: 0.1,
+    };
+    const providers = jobs === null ? [shop] : [jobs, shop];
     const groups = [{ name: "default", batchDiscount: 1, holdMultiplier: 1 }];
     const limits = { unknownOutcome: this.#unknownRule };
-    this.#config = { models, groups, limits, providers: [provider] };
+    this.#config = { models, groups, limits, providers };
     await writeFile(join(this.#cwd, "imgbatch.config.json"), JSON.stringify(this.#config));
+    if (this.#options.kind === "postgres") await this.#serveShared();
     for (const run of this.#random.chance(0.4) ? ["a", "b"] : ["a"]) {
       const count = this.#random.whole(1, 9);
       this.#lines.set(
@@ -211,7 +261,8 @@ export class MoneyStory {
     const life = this.#random.pick(ALL_LIVES);
     if (life.length > 0) this.#upstream.fates.set(prompt, [...life]);
     return {
-      ...{ custom_id: id, prompt },
+      custom_id: id,
+      prompt,
       ...(this.#random.chance(0.3) ? { model: "large-image" } : {}),
       ...(this.#random.chance(0.3) ? { quality: "high" } : {}),
       ...(this.#random.chance(0.15) ? { output_count: 2 } : {}),
@@ -266,10 +317,16 @@ export class MoneyStory {
         if (price === 0) return;
         const { code } = await this.#free([...this.#submit(run), "--max-cost", String((price - 1) / 1e6)]);
         // Without consent the failed images of an ended run stay as they are.
-        const isRefused = code === 8 || (code === 4 && isThere && !this.#unfinished.has(run));
-        expect(isRefused, `above --max-cost the exit code is ${code}`);
+        const isLeft = isThere && (code === 4 || code === 5);
+        expect(code === 8 || isLeft, `above --max-cost the exit code is ${code}`);
         return;
       }
+      case "agent":
+        if (this.#options.kills && this.#shared === null) await this.#agent();
+        return;
+      case "finish":
+        if (!isThere || this.#jobs === null) return;
+        return this.#finish(run);
       case "overBudget": {
         // The money of an unfinished run may be held already: then no budget refuses it.
         if (this.#unfinished.has(run)) return;
@@ -294,7 +351,9 @@ export class MoneyStory {
         await this.#within(run, await this.#priceOf(this.#submit(run)), () => this.#command(["wait", run]));
         return;
       case "serve":
-        await (this.#service === null ? this.#serve() : this.#stopServing());
+        if (this.#service === null) await this.#serve();
+        else await this.#stopServing();
+        if (this.#shared !== null) await this.#serve();
         return;
       case "goOn":
         if (!isThere || this.#edited.has(run) || this.#service === null) return;
@@ -354,20 +413,136 @@ export class MoneyStory {
     await this.#idle();
   }
 
+  /** An agent submits a run of its own, to a server that may spend a total; some servers are killed meanwhile. */
+  async #agent(): Promise<void> {
+    const run = `agent${this.#lines.size}`;
+    const count = this.#random.whole(1, 4);
+    this.#lines.set(
+      run,
+      Array.from({ length: count }, (_, i) => this.#newLine(run, `i${i}`)),
+    );
+    await this.#write(run);
+    const price = await this.#priceOf(this.#submit(run));
+    const killAfter = this.#random.chance(0.4) ? this.#random.whole(0, 3) : null;
+    const left = this.#allowance - this.#agents;
+    const args = [BIN, "mcp", "--max-cost", String(this.#allowance / 1e6), ...this.#where([])];
+    const server = spawn(process.execPath, args, { cwd: this.#cwd, env: cleanEnvironment() });
+    let stderr = "";
+    server.stderr.on("data", (text) => {
+      stderr += text;
+    });
+    const exited = once(server, "exit");
+    const kill = () => void server.kill("SIGKILL");
+    this.#stops.add(kill);
+    const before = this.#mostBilled;
+    const hold = killAfter === null ? null : this.#upstream.holdAfter(killAfter);
+    void hold?.reached.then(kill);
+    let isRefused = false;
+    const talk = async () => {
+      const client = new Client({ name: "story", version: "1" });
+      await client.connect(new StdioServerTransport(server.stdout, server.stdin));
+      const call = async (name: string, input: object) => {
+        const { isError, content } = await client.callTool({ name, arguments: { ...input } });
+        const [{ text = "" } = {}] = content as { text?: string }[];
+        return {
+          isError,
+          json: JSON.parse(text) as { error?: { code: string }; batches?: { status: string }[] },
+        };
+      };
+      const submitted = await call("submit", { files: [`${run}.jsonl`], output: run });
+      isRefused = submitted.json.error?.code === "COST_LIMIT";
+      const isOver = ({ status }: { status: string }) => isTerminal(status);
+      for (; !submitted.isError; await sleep(50)) {
+        const { json } = await call("status", { targets: [run] });
+        if (json.batches?.every(isOver)) break;
+      }
+      if (!submitted.isError) await call("download", { target: run });
+      server.stdin.end();
+    };
+    const talking = talk().catch((error) => {
+      if (server.killed) return;
+      kill();
+      throw error;
+    });
+    await Promise.race([talking, exited]);
+    const [code, signal] = (await exited) as [number | null, string | null];
+    this.#stops.delete(kill);
+    hold?.release();
+    if (signal !== null) this.#kills++;
+    await this.#idle();
+    this.#note(["mcp", run], `of ${price}, ${left} were left${isRefused ? ", refused" : ""}`, code, stderr);
+    const spent = this.#mostBilled - before;
+    this.#agents += spent;
+    if (this.#unknownRule === "stop") expect(spent <= left, `an agent may spend ${left}, and spent ${spent}`);
+    if (price <= left && this.#kills === 0) expect(!isRefused, `an agent may spend ${left}, not ${price}`);
+    if (isRefused) expect(spent === 0, "an agent was refused, and spent all the same");
+    else {
+      this.#submitted.add(run);
+      this.#unfinished.add(run);
+    }
+  }
+
   #fileCommand(name: string): string[] {
     return ["generate", "--file", `${name}.jsonl`, "-m", REALTIME, "-o", name, ...ENOUGH];
   }
 
+  /** Lets another upstream make what the jobs of a run have not made. */
+  async #finish(run: string): Promise<void> {
+    const command = ["finish", run, "--upstream", "shop"];
+    const { json, code } = await this.#free([...command, "--dry-run"]);
+    // The jobs have ended well, or the rest was asked for already.
+    if (typeof json.estimated_cost !== "number") {
+      this.#log.push(`no price of finish (exit ${code})`);
+      return;
+    }
+    const price = numberToMicros(json.estimated_cost);
+    const { result } = await this.#within(run, price, () => this.#command([...command, ...ENOUGH]));
+    if (typeof result.json.actual_cost === "number") this.#unfinished.delete(run);
+  }
+
+  async #serveShared(): Promise<void> {
+    const { newDatabase } = await import("../support/postgres.ts");
+    const database = { kind: "postgres" as const, url: await newDatabase(), name: "postgres" };
+    const storage = { database, blobs: LOCAL_STORAGE.blobs };
+    const { stores, close } = await openStorage(storage, { directory: join(this.#cwd, "data") });
+    const deps = { clock: systemClock, ids: randomIds };
+    const { key } = await stores.write(async (tx) => {
+      const account = await openAccount(tx, deps, {
+        name: "default",
+        balanceMicroUsd: RICH_MICRO_USD,
+        isPlay: false,
+      });
+      return issueKey(tx, deps, {
+        name: "local",
+        accountId: account.id,
+        group: "default",
+        expiresAtMs: null,
+      });
+    });
+    await close();
+    const keyFile = join(this.#cwd, "key");
+    await writeFile(keyFile, key, { mode: 0o600 });
+    allowKeyFile(keyFile);
+    this.#shared = { storage, key, keyFile, url: database.url };
+    await this.#serve();
+  }
+
   /** Starts a service that stays. It goes on with what is its own, and with nothing else. */
   async #serve(): Promise<void> {
-    const before = this.#upstream.arrivals.length;
-    this.#service = await startService({
-      ...{ config: parseConfig(this.#config, "story"), dataDirectory: join(this.#cwd, "data") },
-      ...{ address: { host: "127.0.0.1", port: 0 }, workers: true },
+    const before = this.#sentCount;
+    const options = {
+      config: parseConfig(this.#config, "story"),
+      dataDirectory: join(this.#cwd, "data"),
+      address: { host: "127.0.0.1", port: 0 },
+      workers: true,
       log: createLog({ level: "error", forPeople: false, write: () => {} }),
-    });
+    };
+    this.#service =
+      this.#shared === null
+        ? await startService(options)
+        : await startService({ ...options, storage: this.#shared.storage, role: "all" });
     await this.#idle();
-    const sent = this.#upstream.arrivals.length - before;
+    const sent = this.#sentCount - before;
     expect(this.#isLeft || sent === 0, `a service that starts sent ${sent} requests that nobody named`);
     this.#isLeft = false;
   }
@@ -402,7 +577,7 @@ export class MoneyStory {
 
   async #api(method: string, path: string): Promise<Record<string, unknown>> {
     const { url = "", credentials } = this.#service ?? {};
-    const headers = { authorization: `Bearer ${credentials?.api_key}` };
+    const headers = { authorization: `Bearer ${this.#shared?.key ?? credentials?.api_key}` };
     const answer = await fetch(`${url}${path}`, { method, headers });
     const text = await answer.text();
     if (method !== "GET") this.#log.push(`> ${method} ${path}: ${answer.status}`);
@@ -419,9 +594,9 @@ export class MoneyStory {
 
   /** A command that sends nothing. */
   async #free(command: readonly string[]): Promise<Result> {
-    const before = this.#upstream.arrivals.length;
+    const before = this.#sentCount;
     const result = await this.#command(command);
-    const sent = this.#upstream.arrivals.length - before;
+    const sent = this.#sentCount - before;
     expect(sent === 0, `${command.join(" ")} sent ${sent} requests`);
     return result;
   }
@@ -442,7 +617,7 @@ export class MoneyStory {
     const arrivals = this.#upstream.arrivals.slice(count);
     const isWell = result.code === 0 && arrivals.every(({ fate }) => ["ok", "slow"].includes(fate));
     // What an update replaces may have been made by then: its dry run says the most.
-    if (!wasPartial && isWell)
+    if (!wasPartial && isWell && this.#jobs === null)
       expect(
         spent === price,
         `${command.join(" ")}: all well, its dry run said ${price}, and ${spent} were billed`,
@@ -459,10 +634,10 @@ export class MoneyStory {
     price: number,
     act: () => Promise<Result>,
   ): Promise<{ spent: number; result: Result }> {
-    const billed = this.#upstream.billedMicroUsd;
+    const before = this.#mostBilled;
     const result = await act();
     await this.#idle();
-    const spent = this.#upstream.billedMicroUsd - billed;
+    const spent = this.#mostBilled - before;
     if (this.#unknownRule === "stop")
       expect(
         spent <= price,
@@ -475,7 +650,10 @@ export class MoneyStory {
     const signals = new EventEmitter();
     const hold = stop && this.#upstream.holdAfter(stop.after);
     const interrupt = () => void signals.emit("SIGINT", "SIGINT");
-    const isServiceStopped = stop !== undefined && this.#service !== null && this.#random.chance(0.5);
+    const isServiceStopped =
+      stop !== undefined && this.#service !== null && this.#shared === null && this.#random.chance(0.5);
+    const moment = stop !== undefined && this.#jobs !== null ? sleep(100 * stop.after) : null;
+    void moment?.then(interrupt);
     let stopping: Promise<void> | undefined;
     void hold?.reached.then(() => {
       interrupt();
@@ -488,7 +666,7 @@ export class MoneyStory {
     const began = Date.now();
     expect(!this.#isOver, "it is over");
     this.#stops.add(interrupt);
-    const { code, stdout, stderr } = await runInProcess([...args, "--json", ...this.#where()], {
+    const { code, stdout, stderr } = await runInProcess([...args, "--json", ...this.#where(args)], {
       cwd: this.#cwd,
       signals,
     });
@@ -507,13 +685,14 @@ export class MoneyStory {
 
   async #killed(args: readonly string[], after: number): Promise<Result> {
     const hold = this.#upstream.holdAfter(after);
-    const running = startNode([BIN, ...args, "--json", ...this.#where()], {
+    const running = startNode([BIN, ...args, "--json", ...this.#where(args)], {
       cwd: this.#cwd,
       env: cleanEnvironment(),
     });
     const kill = () => void running.child.kill("SIGKILL");
     this.#stops.add(kill);
-    await Promise.race([hold.reached, running.exited]);
+    const moment = this.#jobs === null ? [] : [sleep(500 + 100 * after)];
+    await Promise.race([hold.reached, running.exited, ...moment]);
     this.#stops.delete(kill);
     kill();
     const { code, stderr, signal } = await running.exited;
@@ -524,11 +703,11 @@ export class MoneyStory {
   }
 
   #note(args: readonly string[], how: string, code: number | null, stderr: string): void {
-    const { arrivals, billedMicroUsd } = this.#upstream;
+    const { arrivals } = this.#upstream;
     const since = arrivals.slice(this.#told).map(({ prompt, fate }) => `${prompt} ${fate}`);
     this.#told = arrivals.length;
     this.#log.push(
-      `$ imgbatch ${args.join(" ")} (${how}): exit ${code}; ${billedMicroUsd} billed [${since.join(", ")}]`,
+      `$ imgbatch ${args.join(" ")} (${how}): exit ${code}; ${this.#billed} billed [${since.join(", ")}]`,
       ...stderr
         .trim()
         .split("\n")
@@ -537,8 +716,25 @@ export class MoneyStory {
     );
   }
 
-  #where(): string[] {
-    return ["--config", "imgbatch.config.json", "--data", join(this.#cwd, "data")];
+  #where([command = ""]: readonly string[]): string[] {
+    const here = ["--config", "imgbatch.config.json", "--data", join(this.#cwd, "data")];
+    if (this.#shared === null) return here;
+    if (["admin", "budget"].includes(command)) return [...here, "--database", this.#shared.url];
+    return ["--base-url", this.#service?.url ?? "", "--api-key-file", this.#shared.keyFile];
+  }
+
+  /** The requests for images, and the jobs. */
+  get #sentCount(): number {
+    return this.#upstream.arrivals.length + (this.#jobs?.count ?? 0);
+  }
+
+  get #billed(): number {
+    return this.#upstream.billedMicroUsd + (this.#jobs?.billedMicroUsd ?? 0);
+  }
+
+  /** What is billed, if the jobs that go on make all of their images. */
+  get #mostBilled(): number {
+    return this.#upstream.billedMicroUsd + (this.#jobs?.mostMicroUsd ?? 0);
   }
 
   /** Ends every run by its own command, and compares all that is said of the money. */
@@ -579,12 +775,16 @@ export class MoneyStory {
     const { json: used } = await this.#free(["admin", "usage"]);
     const usage = used.usage as { billed: number; requests: number }[];
     const accounts = {
-      ...{ bill: this.#upstream.billedMicroUsd, doubtful: this.#upstream.doubtfulMicroUsd, marked, captures },
-      ...{ usage: sumOf(usage, ({ billed }) => billed), summaries },
+      bill: this.#billed,
+      doubtful: this.#upstream.doubtfulMicroUsd,
+      marked,
+      captures,
+      usage: sumOf(usage, ({ billed }) => billed),
+      summaries,
       results: generated + sumOf(results, ({ cost = 0 }) => cost) + sumOf(aside, ({ cost }) => cost ?? 0),
       items: generated + sumOf(items, ({ cost }) => cost ?? 0),
       shown: sumOf(results, ({ may_be_billed: usd = 0 }) => usd),
-      ...{ requests: usage.reduce((sum, { requests }) => sum + requests, 0) },
+      requests: usage.reduce((sum, { requests }) => sum + requests, 0),
     };
     this.#log.push(JSON.stringify({ ...accounts, arrivals: this.#upstream.arrivals.length }));
     const { bill, doubtful } = accounts;
@@ -595,12 +795,12 @@ export class MoneyStory {
     const excess = captures + marked - bill - doubtful;
     expect(excess >= 0, `${-excess} are billed, and neither charged nor marked`);
     // What was about to be sent when the process was killed is marked, too: nobody can know that it never left.
-    const unknowable = this.#kills * AT_ONCE * DEAREST;
+    const unknowable = this.#kills * (this.#jobs === null ? AT_ONCE : MOST_IMAGES) * DEAREST;
     expect(excess <= unknowable, `${excess} are marked, and cannot be billed`);
     const { requests } = accounts;
     const count = this.#upstream.arrivals.length;
     expect(
-      requests >= count && requests <= count + this.#kills * AT_ONCE,
+      this.#jobs !== null || (requests >= count && requests <= count + this.#kills * AT_ONCE),
       "admin usage counts other requests",
     );
   }

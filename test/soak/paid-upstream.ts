@@ -1,6 +1,9 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import sharp from "sharp";
 import { listen, resetConnection } from "../support/listen.ts";
+import type { Job, JobLine, JobPlan } from "../support/upstreams/job-book.ts";
+import { startOpenaiBatch } from "../support/upstreams/openai-batch.ts";
+import { seeded } from "./random.ts";
 
 /** In micro-dollars, by model and quality. */
 export const PRICES: Record<string, Record<string, number>> = {
@@ -143,4 +146,98 @@ export class PaidUpstream {
       .png()
       .toBuffer();
   }
+}
+
+/** The share of its price that an image of a job costs. */
+export const JOB_PRICE = 0.5;
+/** The models of the jobs, by ours. */
+export const JOB_MODELS: Record<keyof typeof PRICES, string> = {
+  "small-image": "gpt-image-1-mini",
+  "large-image": "gpt-image-2",
+};
+
+type JobFake = Awaited<ReturnType<typeof startOpenaiBatch>>;
+
+/** A vendor with OpenAI's batch jobs, at half the price: they end at once or late, in whole, in part or not at all. */
+export class PaidJobs {
+  readonly #fake: JobFake;
+
+  private constructor(fake: JobFake) {
+    this.#fake = fake;
+  }
+
+  /** The seed decides what becomes of the jobs. */
+  static async start(seed: string): Promise<PaidJobs> {
+    const fake = await startOpenaiBatch({ size: { width: 16, height: 16 } });
+    fake.book.plan = (job, at): JobPlan => {
+      const { lines } = job;
+      const random = seeded(seed, at);
+      const end = random.pick([
+        "succeeded",
+        "succeeded",
+        "succeeded",
+        "succeeded",
+        "failed",
+        "expired",
+      ] as const);
+      const isMade = new Set(lines.filter(() => random.chance(0.5)));
+      const faults = new Map(
+        lines.map((line) => [
+          line,
+          random.chance(0.85) ? null : random.pick(["error", "refused", "noImage"] as const),
+        ]),
+      );
+      return {
+        end,
+        reason: "The job has failed.",
+        runningMs: random.pick([0, 0, 100, 400, 4000]),
+        pendingMs: random.pick([0, 100]),
+        cancelMs: random.pick([0, 0, 300]),
+        made: (line: JobLine) =>
+          fake.book.end(job).how === "succeeded" || (end !== "failed" && isMade.has(line)),
+        fault: (line: JobLine) => faults.get(line) ?? null,
+      };
+    };
+    return new PaidJobs(fake);
+  }
+
+  get url(): string {
+    return `${this.#fake.url}/v1`;
+  }
+
+  get count(): number {
+    return this.#fake.book.own().length;
+  }
+
+  get billedMicroUsd(): number {
+    return priceOf(this.#fake.book.own().flatMap((job) => this.#made(job)));
+  }
+
+  /** What is billed, if the jobs that go on make all of their images. */
+  get mostMicroUsd(): number {
+    const { book } = this.#fake;
+    return priceOf(book.own().flatMap((job) => (book.isOpen(job) ? job.lines : this.#made(job))));
+  }
+
+  /** The lines that were made, and have an image. */
+  #made(job: Job): JobLine[] {
+    const made = this.#fake.book.made(job);
+    return made.flatMap(({ line, fault }) => (line.problem === null && fault === null ? [line] : []));
+  }
+
+  close(): Promise<void> {
+    return this.#fake.close();
+  }
+}
+
+function priceOf(lines: readonly JobLine[]): number {
+  return lines.reduce((sum, { request }) => {
+    const {
+      model,
+      quality,
+      n = 1,
+    } = (request as { body: { model: string; quality: string; n?: number } }).body;
+    const [ours = ""] = Object.entries(JOB_MODELS).find(([, theirs]) => theirs === model) ?? [];
+    return sum + n * Math.round((PRICES[ours]?.[quality] ?? Number.NaN) * JOB_PRICE);
+  }, 0);
 }
