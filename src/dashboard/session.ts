@@ -1,6 +1,320 @@
+import type { Batch } from "../client/answers.ts";
+import { LOG_LEVELS } from "../contract/activity.ts";
+import { programName } from "../kernel/command-line.ts";
+import {
+  detailLines,
+  forgetBatch,
+  keepInView,
+  layoutOf,
+  mergeBatches,
+  selectedBatch,
+  visibleBatches,
+} from "./lists.ts";
 import type { DashboardSource, Fact, Intent } from "./model.ts";
-import { reduce, reduceChanges } from "./reduce.ts";
-import { type Change, type DashboardEvent, type DashboardState, initialState } from "./state.ts";
+import {
+  type Change,
+  type DashboardEvent,
+  type DashboardState,
+  initialState,
+  type Key,
+  type Question,
+  SORTS,
+} from "./state.ts";
+
+const KEPT_LINES = 200;
+const MESSAGE_MS = 3000;
+
+/** Returns the state after an event, and the person's request if there is one. Pure: no clock, terminal or service. */
+export function reduce(state: DashboardState, event: DashboardEvent): Pressed {
+  if (event.type === "key") {
+    const pressed = pressKey(state, event.key);
+    return { state: keepInView(pressed.state), intent: pressed.intent };
+  }
+  return { state: reduceChanges(state, [event]), intent: null };
+}
+
+/** The result of a key press: the new state, and the person's request if there is one. */
+interface Pressed {
+  state: DashboardState;
+  intent: Intent | null;
+}
+
+/** Returns the state after many changes. It scrolls the lists only once, at the end. */
+function reduceChanges(state: DashboardState, changes: readonly Change[]): DashboardState {
+  let next = state;
+  let read: Batch[] = [];
+  for (const change of changes) {
+    // Batches are collected and merged together, because each merge copies the whole list.
+    if (change.type === "batches") for (const batch of change.batches) read.push(batch);
+    else if (change.type === "batch-gone") {
+      next = forgetBatch(mergeBatches(next, read), change.id);
+      read = [];
+    } else next = applyChange(next, change);
+  }
+  if (read.length > 0) next = mergeBatches(next, read);
+  return next === state ? state : keepInView(next);
+}
+
+function applyChange(
+  state: DashboardState,
+  change: Exclude<Change, { type: "batches" | "batch-gone" }>,
+): DashboardState {
+  switch (change.type) {
+    case "service":
+      return { ...state, service: change.facts };
+    case "images":
+      return countImages(state, change);
+    case "vitals":
+      return { ...state, vitals: { ...state.vitals, ...change.vitals } };
+    case "request":
+      return { ...state, requests: [...state.requests, change.line].slice(-KEPT_LINES) };
+    case "log":
+      return { ...state, log: [...state.log, change.line].slice(-KEPT_LINES) };
+    case "detail":
+      return { ...state, detail: change.detail };
+    case "picture":
+      return { ...state, picture: change.picture };
+    case "message": {
+      const { text, isError = false } = change;
+      return { ...state, view: { ...state.view, message: { text, isError, atMs: state.nowMs } } };
+    }
+    case "resize":
+      return { ...state, size: { columns: change.columns, rows: change.rows } };
+    case "tick":
+      return dropOldMessage(advanceRate({ ...state, nowMs: change.nowMs }));
+  }
+}
+
+function dropOldMessage(state: DashboardState): DashboardState {
+  const { message } = state.view;
+  if (message === null || state.nowMs - message.atMs < MESSAGE_MS) return state;
+  return { ...state, view: { ...state.view, message: null } };
+}
+
+/** Asks before an action that cannot be undone. Before quitting it asks only if that stops work. */
+function ask(state: DashboardState, kind: Question["kind"]): Pressed {
+  const isBusy = [...state.batches.values()].some((row) => !row.isDone);
+  if (kind === "quit" && !(isBusy && state.abilities.ownsService)) return { state, intent: { type: "quit" } };
+  return withQuestion(state, { kind, batchId: selectedBatch(state)?.id ?? null });
+}
+
+/** Reads the answer: a letter that the question names, or no for any other key. */
+function answerQuestion(state: DashboardState, question: Question, key: Key): Pressed {
+  const answered = withQuestion(state, null).state;
+  const letter = key.name === "char" ? key.text.toLowerCase() : "";
+  const { kind, batchId } = question;
+  if (kind === "quit" && (letter === "y" || letter === "q"))
+    return { state: answered, intent: { type: "quit" } };
+  if (batchId === null) return { state: answered, intent: null };
+  if (kind === "cancel" && letter === "y") return { state: answered, intent: { type: "cancel", batchId } };
+  if (kind === "delete" && letter === "o")
+    return { state: answered, intent: { type: "delete-outputs", batchId } };
+  if (kind === "delete" && letter === "r")
+    return { state: answered, intent: { type: "delete-record", batchId } };
+  return { state: answered, intent: null };
+}
+
+function withQuestion(state: DashboardState, question: Question | null): Pressed {
+  // A question replaces the last message.
+  return { state: { ...state, view: { ...state.view, question, message: null } }, intent: null };
+}
+
+/** Moves the cursor over the batches; null when the key does not move it. */
+function moveBatchCursor(state: DashboardState, key: Key): DashboardState | null {
+  const rows = visibleBatches(state);
+  const index = Math.max(
+    0,
+    rows.findIndex((row) => row.id === state.view.selectedId),
+  );
+  const to = target(key, { index, page: layoutOf(state).batchLines, count: rows.length });
+  if (to === null) return null;
+  const selectedId = key.name === "home" ? null : (rows[to]?.id ?? null);
+  return { ...state, view: { ...state.view, selectedId } };
+}
+
+/** Moves the cursor over the items of the detail screen; null when the key does not move it. */
+function moveItemCursor(state: DashboardState, key: Key): DashboardState | null {
+  const count = state.detail?.items.length ?? 0;
+  const to = target(key, { index: state.view.selectedItem, page: detailLines(state), count });
+  return to === null ? null : { ...state, view: { ...state.view, selectedItem: to } };
+}
+
+function target(key: Key, at: { index: number; page: number; count: number }): number | null {
+  const steps: Partial<Record<Key["name"], number>> = {
+    up: at.index - 1,
+    down: at.index + 1,
+    pageUp: at.index - at.page,
+    pageDown: at.index + at.page,
+    home: 0,
+    end: at.count - 1,
+  };
+  const to = steps[key.name];
+  return to === undefined ? null : Math.max(0, Math.min(to, at.count - 1));
+}
+
+/**
+ * Applies a key press. An open question takes the key first, then the filter line, then the screen. The key acts on the
+ * batch under the cursor, and the cursor stays on that batch.
+ */
+function pressKey(before: DashboardState, key: Key): Pressed {
+  const state = withView(before, { selectedId: selectedBatch(before)?.id ?? null });
+  const { view } = state;
+  if (key.name === "interrupt") return { state, intent: { type: "quit" } };
+  if (view.question !== null) return answerQuestion(state, view.question, key);
+  if (view.isTypingFilter) return typeFilter(state, key);
+  if (view.screen === "help") return stay(withView(state, { screen: "batches" }));
+  if (view.screen === "picture") return leavePicture(state, key);
+  const moved = view.screen === "detail" ? moveItemCursor(state, key) : moveBatchCursor(state, key);
+  if (moved !== null) return stay(moved);
+  if (key.name === "enter") return view.screen === "detail" ? showPicture(state) : openDetail(state);
+  if (key.name === "escape") return goBack(state);
+  return key.name === "char" ? pressLetter(state, key.text) : stay(state);
+}
+
+function pressLetter(state: DashboardState, letter: string): Pressed {
+  const { view, abilities, vitals } = state;
+  const batch = selectedBatch(state);
+  switch (letter) {
+    case "?":
+      return stay(withView(state, { screen: "help" }));
+    case "q":
+      return view.screen === "detail" ? goBack(state) : ask(state, "quit");
+    case "/":
+      return stay(withView(state, { isTypingFilter: true, screen: "batches" }));
+    case "s":
+      return stay(withView(state, { sort: after(SORTS, view.sort) }));
+    case "l":
+      return stay(withView(state, { logLevel: after(LOG_LEVELS, view.logLevel) }));
+    case "p":
+      if (!abilities.ownsService)
+        return stay(showMessage(state, "This service's workers cannot be paused from here."));
+      return { state, intent: { type: "pause", isPaused: !vitals.isPaused } };
+    case "o":
+      return { state, intent: { type: "open-folder", batchId: batch?.id ?? null } };
+    case "w":
+      if (!abilities.openConsole)
+        return stay(showMessage(state, "This service's web console cannot be opened from here."));
+      return { state, intent: { type: "open-console" } };
+  }
+  if (batch === null) return stay(state);
+  switch (letter) {
+    case "c":
+      if (batch.isDone) return stay(showMessage(state, "This batch has ended: there is nothing to cancel."));
+      return ask(state, "cancel");
+    case "d":
+      if (!batch.isDone) {
+        return stay(showMessage(state, "Only a batch that has ended can be deleted: cancel it first."));
+      }
+      return ask(state, "delete");
+    case "g":
+      if (batch.waiting?.code !== "STOPPED") return stay(showMessage(state, "This batch is not stopped."));
+      return { state, intent: { type: "go-on", batchId: batch.id } };
+    case "r":
+      if (!abilities.ownsService)
+        return stay(
+          showMessage(state, `Retry needs the prompts: use ${programName()} retry in the run's directory.`),
+        );
+      if (batch.failCount === 0) return stay(showMessage(state, "No item of this batch has failed."));
+      if (!batch.isDone) return stay(showMessage(state, "Wait for the end of the batch, then retry."));
+      return { state, intent: { type: "retry", batchId: batch.id } };
+    case "v":
+      return showPicture(state);
+  }
+  return stay(state);
+}
+
+function openDetail(state: DashboardState): Pressed {
+  const batch = selectedBatch(state);
+  if (batch === null) return stay(state);
+  const view = { screen: "detail" as const, selectedId: batch.id, selectedItem: 0, itemTop: 0 };
+  return {
+    state: { ...withView(state, view), detail: null },
+    intent: { type: "open-detail", batchId: batch.id },
+  };
+}
+
+/** Opens the picture of the item under the cursor; on the main screen, the details of the batch. */
+function showPicture(state: DashboardState): Pressed {
+  const batch = selectedBatch(state);
+  if (batch === null) return stay(state);
+  if (state.view.screen !== "detail") return openDetail(state);
+  const item = state.detail?.items[state.view.selectedItem];
+  if (item === undefined) return stay(state);
+  if (item.status !== "success")
+    return stay(showMessage(state, `${item.customId} has no image: ${item.error ?? item.status}`));
+  return {
+    state: { ...withView(state, { screen: "picture" }), picture: null },
+    intent: { type: "show-picture", batchId: batch.id, customId: item.customId, box: pictureBox(state) },
+  };
+}
+
+/** The pixels that the picture screen can show, between its title and the keys. Each cell shows two, one above the other. */
+function pictureBox({ size }: Pick<DashboardState, "size">): { widthPx: number; heightPx: number } {
+  return { widthPx: size.columns, heightPx: Math.max(0, size.rows - 2) * 2 };
+}
+
+function leavePicture(state: DashboardState, key: Key): Pressed {
+  const back = { ...withView(state, { screen: "detail" }), picture: null };
+  const step = key.name === "down" ? 1 : key.name === "up" ? -1 : 0;
+  if (step === 0) return stay(back);
+  const items = state.detail?.items ?? [];
+  for (let i = state.view.selectedItem + step; i >= 0 && i < items.length; i += step) {
+    if (items[i]?.status === "success") return showPicture(withView(back, { selectedItem: i }));
+  }
+  return stay(state);
+}
+
+function goBack(state: DashboardState): Pressed {
+  if (state.view.screen === "detail") {
+    return {
+      state: { ...withView(state, { screen: "batches" }), detail: null },
+      intent: { type: "close-detail" },
+    };
+  }
+  return stay(withView(state, { filter: "", message: null }));
+}
+
+function typeFilter(state: DashboardState, key: Key): Pressed {
+  const { filter } = state.view;
+  if (key.name === "enter") return stay(withView(state, { isTypingFilter: false }));
+  if (key.name === "escape") return stay(withView(state, { isTypingFilter: false, filter: "" }));
+  if (key.name === "backspace")
+    return stay(withView(state, { filter: Array.from(filter).slice(0, -1).join("") }));
+  if (key.name === "char") return stay(withView(state, { filter: filter + key.text, top: 0 }));
+  return stay(moveBatchCursor(state, key) ?? state);
+}
+
+function withView(state: DashboardState, change: Partial<DashboardState["view"]>): DashboardState {
+  return { ...state, view: { ...state.view, ...change } };
+}
+
+function showMessage(state: DashboardState, text: string): DashboardState {
+  return withView(state, { message: { text, isError: false, atMs: state.nowMs } });
+}
+
+const stay = (state: DashboardState): Pressed => ({ state, intent: null });
+
+function after<T>(list: readonly T[], current: T): T {
+  return list[(list.indexOf(current) + 1) % list.length] ?? current;
+}
+
+/** The seconds that the sparkline shows. */
+const RATE_SECONDS = 60;
+/** Adds an empty entry for each second that has passed. A clock that went backwards changes nothing. */
+function advanceRate(state: DashboardState): DashboardState {
+  const passed = Math.floor((state.nowMs - state.rateAtMs) / 1000);
+  if (passed <= 0) return state;
+  const empty = Array.from({ length: Math.min(passed, RATE_SECONDS) }, () => 0);
+  const imagesBySecond = [...state.imagesBySecond, ...empty].slice(-RATE_SECONDS);
+  return { ...state, imagesBySecond, rateAtMs: state.rateAtMs + passed * 1000 };
+}
+
+function countImages(state: DashboardState, event: { count: number; atMs: number }): DashboardState {
+  const at = advanceRate({ ...state, nowMs: Math.max(state.nowMs, event.atMs) });
+  const seconds = at.imagesBySecond.length === 0 ? [0] : [...at.imagesBySecond];
+  seconds[seconds.length - 1] = (seconds.at(-1) ?? 0) + event.count;
+  return { ...at, imagesBySecond: seconds };
+}
 
 /**
  * The dashboard without its looks. It collects the facts of the source, turns them into a new state a few times a second,

@@ -4,7 +4,7 @@ import { expect, it, vi } from "vitest";
 import type { CommandSpec } from "../../src/cli/command.ts";
 import { loadCommands } from "../../src/cli/commands/registry.ts";
 import { adviceFor, commandAgain, nextCommand, type Typed } from "../../src/cli/output/next-step.ts";
-import { readCommandLine } from "../../src/cli/parse.ts";
+import { readCommandLine } from "../../src/cli/run-cli.ts";
 import { ERRORS, type ErrorCode, ImgbatchError } from "../../src/contract/errors.ts";
 import { retryAtOnce, runInProcess } from "../support/cli-in-process.ts";
 import { FakeUpstream, troubled } from "../support/fake-provider.ts";

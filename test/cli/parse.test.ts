@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import type { CommandSpec } from "../../src/cli/command.ts";
 import { loadCommands } from "../../src/cli/commands/registry.ts";
-import { readCommandLine } from "../../src/cli/parse.ts";
+import { readCommandLine } from "../../src/cli/run-cli.ts";
 import { EXIT_CODES } from "../../src/contract/errors.ts";
 import { createCli } from "../support/cli.ts";
 

@@ -1,7 +1,7 @@
 import { type Batch, readBatch } from "../../src/client/answers.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import type { Intent, ItemRow } from "../../src/dashboard/model.ts";
-import { reduce } from "../../src/dashboard/reduce.ts";
+import { reduce } from "../../src/dashboard/session.ts";
 import {
   type DashboardEvent,
   type DashboardState,

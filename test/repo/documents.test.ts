@@ -4,7 +4,7 @@ import { dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import { loadCommands } from "../../src/cli/commands/registry.ts";
-import { readCommandLine } from "../../src/cli/parse.ts";
+import { readCommandLine } from "../../src/cli/run-cli.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");

@@ -5,7 +5,7 @@ import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import { loadCommands } from "../../src/cli/commands/registry.ts";
-import { readCommandLine } from "../../src/cli/parse.ts";
+import { readCommandLine } from "../../src/cli/run-cli.ts";
 import { cleanEnvironment } from "../support/processes.ts";
 import { startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";

@@ -15,7 +15,7 @@ import {
   safeFileName,
   truncateCodePoints,
 } from "../../src/kernel/text.ts";
-import { checkRequest } from "../../src/server/batch-api/check-request.ts";
+import { checkRequest } from "../../src/server/batch-api/create.ts";
 import { refuseKeyInUrl } from "../../src/server/http/authenticate.ts";
 import { readTarget, requireKnownHost } from "../../src/server/http/host.ts";
 import { queryInteger, readInstant } from "../../src/server/http/query.ts";

@@ -2,7 +2,7 @@ import { expect, it, onTestFinished } from "vitest";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { SharedFeed } from "../../src/service/shared-feed.ts";
+import { SharedFeed } from "../../src/service/workers-part.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { openStores } from "../support/stores.ts";
 

@@ -15,7 +15,7 @@ import { Decoding } from "../../build/imaging/decoding.js";
 import { sharpInspector } from "../../build/imaging/sharp-images.js";
 import { systemClock } from "../../build/kernel/clock.js";
 import { silentLog } from "../../build/kernel/log.js";
-import { parseDirectives } from "../../build/providers/procedural/directives.js";
+import { parseDirectives } from "../../build/providers/procedural/provider.js";
 import { startService } from "../../build/service/start-service.js";
 
 const PNG = Buffer.from(

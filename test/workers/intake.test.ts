@@ -7,7 +7,7 @@ import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
-import { Intake } from "../../src/workers/intake.ts";
+import { Intake } from "../../src/workers/scheduler.ts";
 import { modelEntry } from "../support/entries.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { type Gate, gate } from "../support/gate.ts";

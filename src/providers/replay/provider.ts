@@ -1,6 +1,14 @@
-import { realpath } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { constants, existsSync } from "node:fs";
+import { lstat, open, readdir, realpath, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
 import { IN_REPLAY_DIRECTORY } from "../../contract/batch-api.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { IMAGE_EXTENSIONS, IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { ReplayEntry } from "../../contract/provider-entries.ts";
+import { type ImageInspector, InvalidImageError } from "../../domain/ports/image-inspector.ts";
 import {
   type Capabilities,
   DECISIVE_FIELDS,
@@ -13,13 +21,398 @@ import {
 } from "../../domain/ports/image-provider.ts";
 import type { Decoding } from "../../imaging/decoding.ts";
 import { sharpInspector } from "../../imaging/sharp-images.ts";
+import { programName } from "../../kernel/command-line.ts";
+import { isPartialFile, makeDirectory, writeFileDurably } from "../../kernel/files.ts";
+import { hideApiKeys, safeJson } from "../../kernel/hide-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { canonicalJson } from "../../kernel/json.ts";
+import { canonicalJson, jsonExcess } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
+import { systemCodeOf } from "../../kernel/system-errors.ts";
+import { counted, truncateCodePoints } from "../../kernel/text.ts";
 import type { AdapterDeps } from "../upstream/adapter.ts";
-import { type Recordable, Recordings, recordable, refuseKeys } from "./recordings.ts";
+import { AnswerImages, MOST_IMAGES, withImages } from "../upstream/answer-images.ts";
+import { upstreamWords } from "../upstream/error-facts.ts";
+
+/** Of the files and of their keys. Another one makes all recordings again. */
+const VERSION = 1;
+/** How much of the key is in the names of its files. */
+const KEY_CHARS = 16;
+/** Of those whose names begin alike. */
+const MOST_COMPARED = 50;
+/** A hostile file may have names and values of any length. */
+const MOST_DIFFERENCE_CHARS = 300;
+const MAX_RECORD_BYTES = 2 ** 20;
+const MAX_IMAGE_BYTES = 64 * 2 ** 20;
+const LIMITS = { maxPixels: 64 * 2 ** 20 };
+const PIECE_BYTES = 2 ** 20;
+const BOUNDS = { maxDepth: FIXED_LIMITS.jsonDepth, maxElements: FIXED_LIMITS.jsonElements };
+
+type Draft = AdapterDeps["draft"];
+
+/** Everything of a request that decides its picture, as a recording shows it. What was not asked for is left out. */
+type Words = Awaited<ReturnType<typeof wordsOf>>;
+
+/** A request that a directory may have an answer to. */
+interface Recordable {
+  words: Words;
+  /** SHA-256 over version and words. */
+  key: string;
+  /** The name of its files, without the extension. */
+  stem: string;
+}
+
+/** What an upstream has answered: images, or the words of its refusal. */
+type Answer = Pick<GeneratedImages, "modelVersion" | "seed" | "notes"> &
+  ({ images: GeneratedImages["images"] } | { refusal: string });
+
+const recordSchema = z.strictObject({
+  imgbatch_recording: z.literal(VERSION),
+  key: z.string(),
+  request: z.record(z.string(), z.json()),
+  images: z
+    .array(
+      z.strictObject({
+        file: z.string(),
+        sha256: z.string(),
+        mime_type: z.enum(IMAGE_MIME_TYPES),
+        width: z.int(),
+        height: z.int(),
+      }),
+    )
+    .min(1)
+    .max(MOST_IMAGES)
+    .optional(),
+  refusal: z.string().optional(),
+  model_version: z.string().nullable(),
+  seed: z.int().nullable(),
+  notes: z.array(z.string()),
+});
+
+async function wordsOf(request: ImageRequest) {
+  const { asked, references, mask } = request;
+  const hashOf = (image: ImageRequest["references"][number]) => image.lend(async (bytes) => sha256Hex(bytes));
+  const sent = await Promise.all(references.map(hashOf));
+  return {
+    model: request.model,
+    prompt: request.prompt,
+    earlier: request.earlier || undefined,
+    negative_prompt: asked?.negativePrompt ?? undefined,
+    // It follows from the first reference.
+    aspect_ratio: request.keepsRatio ? undefined : request.ratio,
+    image_size: request.tier,
+    quality: asked?.quality ?? request.defaultQuality,
+    background: asked?.background ?? undefined,
+    seed: asked?.seed ?? undefined,
+    references: sent.length > 0 ? sent : undefined,
+    mask: mask && (await hashOf(mask)),
+    // The rest depends on what a model has said, and recordings have pictures alone.
+    said: decisiveWords(request),
+    mime_type: request.mimeType,
+    ordinal: request.outputIndex,
+  };
+}
+
+/** The fields of a vendor's request that change its picture, as JSON; undefined without any. */
+function decisiveWords({ verbatim }: ImageRequest): string | undefined {
+  const fields = DECISIVE_FIELDS.flatMap((name) => {
+    const value = verbatim?.fields[name];
+    return value === undefined ? [] : [[name, value] as const];
+  });
+  return fields.length === 0 ? undefined : JSON.stringify(Object.fromEntries(fields));
+}
+
+export async function recordable(request: ImageRequest): Promise<Recordable> {
+  const words = await wordsOf(request);
+  const key = sha256Hex(canonicalJson({ version: VERSION, ...words } as Parameters<typeof canonicalJson>[0]));
+  // The name of a file cannot be rid of a key later.
+  const slug = hideApiKeys(words.prompt)
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .slice(0, 40)
+    .replace(/^-|-$/g, "");
+  return { words, key, stem: `${slug || "image"}-${key.slice(0, KEY_CHARS)}` };
+}
+
+/**
+ * Throws `ProviderError` `INVALID_ARGUMENT` for a request that holds an API key: a recording shows its request in words, which
+ * are compared, and no key is written.
+ */
+function refuseKeys({ words, stem }: Recordable): void {
+  const holdsKey = (value: unknown) => {
+    const text = JSON.stringify(value) ?? "";
+    return hideApiKeys(text) !== text;
+  };
+  const [field] = Object.entries(words).find(([, value]) => holdsKey(value)) ?? [];
+  if (field === undefined) return;
+  const message = `${stem}.json cannot be recorded: ${field} holds an API key, and recordings are for others to read. Take the key out. Nothing was sent.`;
+  throw new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
+}
+
+/** The answers of a directory to requests: for each a JSON file, and its images beside it. */
+export class Recordings {
+  readonly #directory: string;
+  readonly #inspector: ImageInspector;
+
+  readonly #draft: Draft;
+
+  private constructor(directory: string, inspector: ImageInspector, draft: Draft) {
+    this.#directory = directory;
+    this.#inspector = inspector;
+    this.#draft = draft;
+  }
+
+  /**
+   * Opens a directory. To record, it is made if it is missing, and rid of what a killed process has half written. Throws
+   * `INVALID_CONFIG` for a missing one, a link, and anything else that is no directory. `draft`: see `AdapterDeps`.
+   */
+  static async open(
+    directory: string,
+    inspector: ImageInspector,
+    records: boolean,
+    draft?: Draft,
+  ): Promise<Recordings> {
+    try {
+      const facts = await lstat(directory).catch((error) => {
+        if (!records || systemCodeOf(error) !== "ENOENT") throw error;
+        return null;
+      });
+      if (facts?.isSymbolicLink()) throw new Error("it is a link");
+      if (facts?.isDirectory() === false) throw new Error("it is no directory");
+      if (facts === null) await makeDirectory(directory);
+      if (records) await removeUnfinished(directory);
+    } catch (error) {
+      const isMissing = systemCodeOf(error) === "ENOENT";
+      const why = isMissing ? "there is no such directory" : (error as Error).message;
+      const advice = isMissing
+        ? `make it from real images: ${programName()} exec --replay DIR --record --upstream NAME --max-cost USD -- COMMAND`
+        : "name a directory of your own";
+      throw new ImgbatchError("INVALID_CONFIG", `replay: ${directory}: ${why}`, { advice });
+    }
+    return new Recordings(directory, inspector, draft);
+  }
+
+  /**
+   * Returns the recorded images of a request; null when there is no recording. They are read one after the other, within the
+   * memory of all answers, and freed by `discard`. Throws the recorded refusal, and `ProviderError` `INVALID_ARGUMENT`, naming
+   * the file, for one that cannot be used.
+   */
+  async find({ words, key, stem }: Recordable, signal: AbortSignal): Promise<GeneratedImages | null> {
+    const name = `${stem}.json`;
+    const text = await readSmall(this.#directory, name);
+    if (text === null) return null;
+    const value = parseOrNull(text);
+    const version = (value as { imgbatch_recording?: unknown } | null)?.imgbatch_recording;
+    if (typeof version === "number" && version !== VERSION)
+      throw unusable(name, `is a recording of version ${version}, and this program reads version ${VERSION}`);
+    const { data: record, success } = recordSchema.safeParse(value);
+    if (!success) throw unusable(name, "is no recording, or damaged");
+    // As JSON has them: without what is left out.
+    if (
+      record.key !== key ||
+      canonicalJson(record.request) !== canonicalJson(JSON.parse(JSON.stringify(words)))
+    )
+      throw unusable(name, "was changed, or is that of another request: its hash differs");
+    const { images = [], refusal, seed } = record;
+    // A stranger may have written them.
+    const modelVersion = record.model_version && upstreamWords(record.model_version);
+    const notes = record.notes.map(upstreamWords);
+    if (refusal !== undefined)
+      throw new ProviderError("SAFETY_BLOCKED", upstreamWords(refusal), { modelVersion });
+    if (images.length === 0) throw unusable(name, "has neither images nor a refusal");
+    const answer = new AnswerImages("replay", { ...(this.#draft && { draft: this.#draft }) }, signal);
+    return withImages(answer, async () => {
+      const read: GeneratedImages["images"][number][] = [];
+      for (const { file, sha256, mime_type } of images) {
+        if (file !== imageName(stem, sha256, mime_type))
+          throw unusable(name, `names ${JSON.stringify(file)}, which is not its own`);
+        read.push(await this.#readImage(file, { sha256, mime_type }, answer));
+      }
+      return { images: read, modelVersion, seed, notes };
+    });
+  }
+
+  async #readImage(
+    file: string,
+    { sha256, mime_type }: { sha256: string; mime_type: keyof typeof IMAGE_EXTENSIONS },
+    answer: AnswerImages,
+  ) {
+    const sink = answer.open();
+    const hash = createHash("sha256");
+    const isThere = await read(this.#directory, file, MAX_IMAGE_BYTES, async (piece) => {
+      hash.update(piece);
+      await sink.write(piece);
+    });
+    if (!isThere) throw unusable(file, "is missing");
+    if (hash.digest("hex") !== sha256) throw unusable(file, "is damaged: its hash differs");
+    const { image } = sink;
+    const inspect = (bytes: Buffer) => this.#inspect(bytes);
+    const facts = await (Buffer.isBuffer(image) ? inspect(image) : image.lend(inspect)).catch((error) => {
+      throw error instanceof InvalidImageError ? unusable(file, `is damaged: ${error.message}`) : error;
+    });
+    if (facts.mimeType !== mime_type) throw unusable(file, `is ${facts.mimeType}, not ${mime_type}`);
+    return image;
+  }
+
+  /**
+   * Keeps an answer: the images first, because the JSON file makes them count. `unusable`: it has images that cannot be used.
+   * `again`: another process has kept an answer meanwhile, which is replaced. Throws system errors.
+   */
+  async keep({ words, key, stem }: Recordable, answer: Answer): Promise<"kept" | "again" | "unusable"> {
+    const images: object[] = [];
+    if ("images" in answer && answer.images.length === 0) return "unusable";
+    for (const image of "images" in answer ? answer.images : []) {
+      const bytes = Buffer.isBuffer(image) ? image : await image.read();
+      const facts = await this.#inspect(bytes).catch(() => null);
+      if (facts === null || bytes.length > MAX_IMAGE_BYTES) return "unusable";
+      const { mimeType: mime_type, widthPx: width, heightPx: height } = facts;
+      const sha256 = sha256Hex(bytes);
+      const file = imageName(stem, sha256, mime_type);
+      await writeFileDurably(join(this.#directory, file), bytes);
+      images.push({ file, sha256, mime_type, width, height });
+    }
+    const { modelVersion, seed = null, notes = [] } = answer;
+    const made = "refusal" in answer ? { refusal: answer.refusal } : { images };
+    const facts = { model_version: modelVersion, seed, notes };
+    const record = { imgbatch_recording: VERSION, key, request: words, ...made, ...facts };
+    const text = `${safeJson(record, 2)}\n`;
+    if (Buffer.byteLength(text) > MAX_RECORD_BYTES) throw new Error("its texts are too long");
+    const path = join(this.#directory, `${stem}.json`);
+    const isSecond = existsSync(path);
+    await writeFileDurably(path, text);
+    return isSecond ? "again" : "kept";
+  }
+
+  /** Returns the error of a request without a recording. It names the one of the same prompt that differs in the least. */
+  async missing({ words, stem }: Recordable): Promise<ProviderError> {
+    const { model, prompt, references, ordinal, earlier, mask, said, ...options } = words;
+    const asked = Object.entries(options).filter(([, value]) => value !== undefined);
+    const facts = [
+      ...asked.map(([name, value]) => `${name} ${value}`),
+      ...(references ? [counted(references.length, "reference image")] : []),
+      ...(mask ? ["a mask"] : []),
+      ...(earlier ? ["earlier texts"] : []),
+      ...(said ? Object.keys(JSON.parse(said)) : []),
+      `image ${ordinal + 1}`,
+    ];
+    const text = JSON.stringify(truncateCodePoints(prompt, 200, "…"));
+    const differs = await this.#nearest(words, stem).catch(() => null);
+    const near = differs === null ? "" : ` A recording of this prompt differs in ${differs}.`;
+    const message = `There is no recording of ${text} with ${model} (${facts.join(", ")}): ${stem}.json is missing ${IN_REPLAY_DIRECTORY}.${near} Run ${programName()} exec --replay DIR --record to ask the upstream for it.`;
+    return new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
+  }
+
+  /** Returns what is different in the recording of the same prompt that is most alike; null when there is none. */
+  async #nearest(words: Words, stem: string): Promise<string | null> {
+    const slug = stem.slice(0, -KEY_CHARS);
+    const names = (await readdir(this.#directory)).filter(
+      (name) => name.startsWith(slug) && /\.json$/.test(name),
+    );
+    let nearest: string[] | null = null;
+    for (const name of names.slice(0, MOST_COMPARED)) {
+      const text = await readSmall(this.#directory, name).catch(() => null);
+      const other = text && recordSchema.safeParse(parseOrNull(text)).data?.request;
+      if (other?.prompt !== words.prompt) continue;
+      const all = Object.entries({ ...other, ...words });
+      const different = all.flatMap(([field, value]) => {
+        const theirs = other[field];
+        if (JSON.stringify(theirs) === JSON.stringify(value)) return [];
+        return [typeof theirs === "object" || theirs === undefined ? field : `${field} (${theirs})`];
+      });
+      if (nearest === null || different.length < nearest.length) nearest = different;
+    }
+    return nearest === null ? null : truncateCodePoints(nearest.join(", "), MOST_DIFFERENCE_CHARS, "…");
+  }
+
+  #inspect(bytes: Buffer) {
+    return this.#inspector.inspect(bytes, LIMITS);
+  }
+}
+
+/** Reads a JSON file; null when it is missing. */
+async function readSmall(directory: string, name: string): Promise<Buffer | null> {
+  const pieces: Buffer[] = [];
+  const isThere = await read(directory, name, MAX_RECORD_BYTES, async (piece) => void pieces.push(piece));
+  return isThere ? Buffer.concat(pieces) : null;
+}
+
+/**
+ * Reads a file piece by piece. False: it is missing. A link is never followed, also when it takes the place of a file
+ * meanwhile.
+ */
+async function read(
+  directory: string,
+  name: string,
+  maxBytes: number,
+  take: (piece: Buffer) => Promise<void>,
+): Promise<boolean> {
+  const path = join(directory, name);
+  try {
+    const facts = await lstat(path);
+    if (facts.isSymbolicLink()) throw unusable(name, "is a link, and links are not followed");
+    if (!facts.isFile()) throw unusable(name, "is no file");
+    if (facts.size > maxBytes) throw unusable(name, `has ${facts.size} bytes, more than ${maxBytes}`);
+    // Windows has no such flags.
+    const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
+    const file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    // It may have grown meanwhile.
+    for await (const piece of file.createReadStream({ end: maxBytes, highWaterMark: PIECE_BYTES }))
+      await take(piece as Buffer);
+    return true;
+  } catch (error) {
+    // What takes the pieces has errors of its own.
+    if ((error as NodeJS.ErrnoException).syscall === undefined) throw error;
+    const code = systemCodeOf(error);
+    if (code === "ENOENT") return false;
+    throw unusable(name, `cannot be read (${code})`);
+  }
+}
+
+function unusable(name: string, why: string): ProviderError {
+  const message = `${name} ${IN_REPLAY_DIRECTORY} ${why}. Nothing was paid. Restore it, or delete it and record it again.`;
+  return new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
+}
+
+/** The hash is in the name, so that two processes that record the same never mix their images. */
+function imageName(stem: string, sha256: string, mimeType: keyof typeof IMAGE_EXTENSIONS): string {
+  return `${stem}-${sha256.slice(0, 8)}.${IMAGE_EXTENSIONS[mimeType]}`;
+}
+
+/** How long an image may be without its JSON file. */
+const MS_OF_WRITING = 3_600_000;
+const IMAGE_NAME = /^(.+-[0-9a-f]{16})-[0-9a-f]{8}\.(png|jpg|webp)$/;
+
+/**
+ * Removes what a killed process has half written: pieces of files, and images that no JSON file names. What is younger than
+ * an hour stays: another process may be writing it.
+ */
+async function removeUnfinished(directory: string): Promise<void> {
+  for (const name of await readdir(directory)) {
+    const [, stem] = IMAGE_NAME.exec(name) ?? [];
+    if (stem === undefined && !isPartialFile(name)) continue;
+    const path = join(directory, name);
+    const facts = await lstat(path).catch(() => null);
+    if (!facts?.isFile() || Date.now() - facts.mtimeMs < MS_OF_WRITING) continue;
+    // What cannot be read is no reason to lose an image. A request for it names the file.
+    const isNamed =
+      stem !== undefined &&
+      (await readSmall(directory, `${stem}.json`).then(
+        (text) => text?.includes(name) ?? false,
+        () => true,
+      ));
+    if (!isNamed) await rm(path, { force: true });
+  }
+}
+
+/** Null for what is no JSON, and for JSON that is nested too deep. */
+function parseOrNull(text: Buffer): unknown {
+  try {
+    return jsonExcess(text, BOUNDS) === null ? JSON.parse(text.toString("utf8")) : null;
+  } catch {
+    return null;
+  }
+}
 
 /** What asking upstreams for missing images needs. All providers of a service share it. */
 export interface Recording {

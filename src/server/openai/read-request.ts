@@ -7,6 +7,7 @@ import {
   DEFAULT_RATIO,
   type ImageMimeType,
   type ImageSize,
+  MOST_SEED,
   makesPixels,
   nearestRatio,
   pixelAdvice,
@@ -27,9 +28,9 @@ import {
   type SentImage,
   type SentTexts,
 } from "../../domain/images/sent-image.ts";
-import { inputImageLimit, type ModelEntry, type OptionFacts } from "../../domain/models.ts";
+import { imagePriceUsd, inputImageLimit, type ModelEntry, type OptionFacts } from "../../domain/models.ts";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
-import type { VerbatimRequest } from "../../domain/ports/image-provider.ts";
+import type { AskedOptions, VerbatimRequest } from "../../domain/ports/image-provider.ts";
 import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
 import { dataUrlHead } from "../../kernel/base64.ts";
 import { isObject } from "../../kernel/json.ts";
@@ -43,7 +44,60 @@ import { BodyReservation } from "../request-body/body-budgets.ts";
 import { BODY_RATE, streamBody, withJsonBody } from "../request-body/json-body.ts";
 import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-value.ts";
 import { boundaryOf, type Part, readParts, textOf } from "../request-body/multipart.ts";
-import { readOptions } from "./asked-options.ts";
+
+/** OpenAI's words of all times, in their order: those of one place mean the same. */
+const SCALE = [["low"], ["medium", "standard"], ["high", "hd"], ["xhigh"], ["max"]] as const;
+
+const placeOf = (word: string) => SCALE.findIndex((words) => words.some((each) => each === word));
+
+interface Wanted {
+  model: ModelEntry;
+  facts: OptionFacts;
+  size: ImageSize;
+  mimeType: ImageMimeType;
+}
+
+/**
+ * Returns what a request asks of its model: what the model lacks becomes its nearest. Undefined: nothing. Throws
+ * `REALTIME_INVALID_ARGUMENT` for an unknown quality, for a transparent JPEG, and for a seed that the model does not take.
+ */
+function readOptions(
+  { quality: word, background: behind, seed, n }: OpenaiBody<"GenerateImages">,
+  { model, facts, size, mimeType }: Wanted,
+): AskedOptions | undefined {
+  if (seed != null && !facts.seed) throw invalidArgument("seed", "the model takes none");
+  // Behind the largest seed of all, the next one is 0. A model with a bound of its own would refuse the last image.
+  const mostSeed = facts.maxSeed === MOST_SEED ? MOST_SEED : facts.maxSeed - ((n ?? 1) - 1);
+  if (seed != null && seed > mostSeed)
+    throw invalidArgument("seed", `must be a whole number from 0 to ${mostSeed}`);
+  const priced = facts.qualities.filter((each) => imagePriceUsd(model, size, each) !== undefined);
+  const quality = word == null || word.toLowerCase() === "auto" ? null : nearestQuality(word, priced);
+  if (behind === "transparent" && mimeType === "image/jpeg")
+    throw invalidArgument("background", "a JPEG has no transparency: ask for png or webp");
+  // A model that makes no transparent picture makes an opaque one.
+  const wanted = behind ?? "auto";
+  const possible = [wanted, "opaque" as const].find((each) => facts.backgrounds.includes(each)) ?? null;
+  const background = wanted === "auto" ? null : possible;
+  if (quality === null && background === null && seed == null) return undefined;
+  return { quality, background, seed: seed ?? null, negativePrompt: null };
+}
+
+/** Of two that are equally near, the lower one. Null for a model without qualities, or with words of its own alone. */
+function nearestQuality(word: string, known: readonly string[]): string | null {
+  const asked = word.toLowerCase();
+  const own = known.find((each) => each.toLowerCase() === asked);
+  if (own !== undefined) return own;
+  const wanted = placeOf(asked);
+  if (wanted < 0) {
+    const words = new Set(["auto", ...SCALE.flat(), ...known]);
+    throw invalidArgument("quality", `must be one of ${[...words].join(", ")}`);
+  }
+  const near = known
+    .map((each) => ({ each, place: placeOf(each) }))
+    .filter(({ place }) => place >= 0)
+    .sort((a, b) => Math.abs(a.place - wanted) - Math.abs(b.place - wanted) || a.place - b.place);
+  return near[0]?.each ?? null;
+}
 
 const { editImages, editImageBytes } = FIXED_LIMITS;
 const TOO_LARGE = `is larger than ${formatBytes(editImageBytes)}`;

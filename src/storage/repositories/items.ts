@@ -1,15 +1,270 @@
-import { type Insertable, sql } from "kysely";
+import { type ExpressionBuilder, type Insertable, type Kysely, sql } from "kysely";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type { ListedItem, NewItem } from "../../domain/ports/batches.ts";
+import type { FinishedItem, ListedItem, NewItem } from "../../domain/ports/batches.ts";
 import { type Carried, DECISIVE_FIELDS } from "../../domain/ports/image-provider.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
-import { BATCH_TERMS, type ItemRecord } from "../../domain/records.ts";
+import { BATCH_TERMS, type ItemRecord, type MaybePaid, type UpstreamTask } from "../../domain/records.ts";
+import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import type { Database } from "../tables.ts";
-import { claimItems, ITEM } from "./item-claims.ts";
-import { finishItems, GIVE_BACK, KEEP_TASK, NO_LEASE } from "./item-outcomes.ts";
-import { insertRows } from "./rows.ts";
+import { columnNames, insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
+
+const NO_LEASE = { leaseToken: null, leaseWorker: null };
+
+interface Lease {
+  id: number;
+  leaseToken: string;
+}
+
+/** Only who holds the lease may change a pending item. */
+const held = (build: SqlSession["build"], { id, leaseToken }: Values<Lease>) =>
+  build
+    .updateTable("items")
+    .where("id", "=", id)
+    .where("status", "=", "pending")
+    .where("leaseToken", "=", leaseToken);
+
+type Returned = Required<Parameters<Repositories["items"]["giveBack"]>[2]>;
+
+/** See `Repositories.items.giveBack`. */
+const GIVE_BACK = prepared((build, item: Values<Lease & Returned>) =>
+  held(build, item).set({
+    notBeforeMs: item.notBeforeMs,
+    delayedAtMs: item.delayedAtMs,
+    attempts: item.attempts,
+    failedAt: item.failedAt,
+    maybePaid: item.maybePaid,
+    usage: item.usage,
+    ...NO_LEASE,
+  }),
+);
+
+/** See `Repositories.items.keepTask`. */
+const KEEP_TASK = prepared((build, item: Values<Lease & UpstreamTask>) =>
+  // An earlier failure must not keep its upstream from getting it.
+  held(build, item).set({ task: item.task, taskUpstream: item.upstream, failedAt: null }),
+);
+
+/** The types of the columns that an outcome fills. */
+const TYPES = {
+  id: "bigint",
+  leaseToken: "text",
+  status: "text",
+  mimeType: "text",
+  imageCount: "bigint",
+  modelVersion: "text",
+  seed: "bigint",
+  notes: "text",
+  usage: "text",
+  answer: "text",
+  error: "text",
+  maybePaid: "text",
+  finishedAtMs: "bigint",
+} as const;
+type Name = keyof typeof TYPES;
+const NAMES = Object.keys(TYPES) as Name[];
+
+/** See `Repositories.items.finish`. */
+async function finishItems<T extends FinishedItem>(
+  { build, dialect, all, changes }: SqlSession,
+  items: readonly T[],
+): Promise<T[]> {
+  if (dialect === "sqlite") {
+    const isOurs: boolean[] = [];
+    for (const item of items) isOurs.push((await changes(FINISH(build, item))) === 1);
+    return items.filter((_, at) => isOurs[at]);
+  }
+  const lists = Object.fromEntries(NAMES.map((name) => [name, arrayOf(items.map((item) => item[name]))]));
+  const ours = new Set((await all(FINISH_ALL(build, lists as Lists))).map(({ at }) => at));
+  return items.filter((_, at) => ours.has(at + 1));
+}
+
+const FINISH = prepared((build, item: Values<FinishedItem>) =>
+  held(build, item).set({
+    status: item.status,
+    mimeType: item.mimeType,
+    imageCount: item.imageCount,
+    modelVersion: item.modelVersion,
+    seed: item.seed,
+    notes: item.notes,
+    usage: item.usage,
+    answer: item.answer,
+    error: item.error,
+    maybePaid: item.maybePaid,
+    finishedAtMs: item.finishedAtMs,
+    ...NO_LEASE,
+  }),
+);
+
+type Lists = Record<Name, unknown[]>;
+
+/** The same for any number of items. Returns the numbers of those that were still held, from 1. */
+const FINISH_ALL = prepared((build, lists: Values<Lists>) => {
+  const columns = NAMES.map((name) => sql`${lists[name]}::${sql.raw(TYPES[name])}[]`);
+  const names = sql.join([...NAMES, "at"].map((name) => sql.ref(name)));
+  const finished = sql<
+    FinishedItem & { at: number }
+  >`unnest(${sql.join(columns)}) with ordinality`.as<"finished">(sql`finished(${names})`);
+  return build
+    .updateTable("items")
+    .from(finished)
+    .set((eb) => ({
+      status: eb.ref("finished.status"),
+      mimeType: eb.ref("finished.mimeType"),
+      imageCount: eb.ref("finished.imageCount"),
+      modelVersion: eb.ref("finished.modelVersion"),
+      seed: eb.ref("finished.seed"),
+      notes: eb.ref("finished.notes"),
+      usage: eb.ref("finished.usage"),
+      answer: eb.ref("finished.answer"),
+      error: eb.ref("finished.error"),
+      maybePaid: eb.ref("finished.maybePaid"),
+      finishedAtMs: eb.ref("finished.finishedAtMs"),
+      ...NO_LEASE,
+    }))
+    .whereRef("items.id", "=", "finished.id")
+    .where("items.status", "=", "pending")
+    .whereRef("items.leaseToken", "=", "finished.leaseToken")
+    .returning("finished.at");
+});
+
+/** The columns of an `ItemRecord`. */
+const ITEM: readonly (keyof ItemRecord)[] = [
+  "id",
+  ...columnNames<keyof ItemRecord>("items", ["notBeforeMs", "delayedAtMs", "leaseWorker"]),
+];
+
+type ItemFilter = ExpressionBuilder<Database, "items">;
+type Group = (eb: ItemFilter) => ReturnType<ItemFilter["and"]>;
+
+/**
+ * The order of claims. Items that were never tried show whether the upstream is well, and lose nothing when it is not.
+ * Each is a search of its own, which ends at its first finds.
+ */
+const ORDER: readonly Group[] = [
+  (eb) => eb.and([eb("failedAt", "is", null), eb("maybePaid", "=", "no")]),
+  (eb) => eb.and([eb("maybePaid", "=", "no")]),
+  (eb) => eb.and([]),
+];
+
+type ItemClaim = Parameters<Repositories["items"]["claim"]>[1];
+
+/** See `Repositories.items.claim`. */
+async function claimItems(session: SqlSession, batchId: string, claim: ItemClaim): Promise<ItemRecord[]> {
+  const claimed: ItemRecord[] = [];
+  for (const group of ORDER) {
+    const limit = claim.limit - claimed.length;
+    if (limit === 0) break;
+    claimed.push(...(await claimOf(session, group, { ...claim, batchId, limit })));
+  }
+  return claimed;
+}
+
+/**
+ * SQLite makes a temporary table for each list in a statement, which takes ten times as long as a statement for each item.
+ * No other transaction is at work there.
+ */
+async function claimOf(
+  { build, dialect, all }: SqlSession,
+  group: Group,
+  claim: ClaimFacts,
+): Promise<ItemRecord[]> {
+  const { findFree, lease, leaseFree } = queriesFor(group, claim);
+  if (dialect === "postgres") {
+    const some = await all(leaseFree(build, claim));
+    return some.sort((a, b) => a.position - b.position);
+  }
+  const some: ItemRecord[] = [];
+  for (const { id } of await all(findFree(build, claim)))
+    some.push(...(await all(lease(build, { ...claim, itemId: id }))));
+  return some;
+}
+
+type ClaimFacts = ItemClaim & { batchId: string };
+type ClaimValues = Omit<ClaimFacts, "which" | "isPaid">;
+
+const QUERIES = new Map<string, ReturnType<typeof makeQueries>>();
+
+function queriesFor(group: Group, { which, isPaid }: ItemClaim): ReturnType<typeof makeQueries> {
+  const name = `${ORDER.indexOf(group)} ${which} ${isPaid}`;
+  const queries = QUERIES.get(name) ?? makeQueries(group, which, isPaid);
+  QUERIES.set(name, queries);
+  return queries;
+}
+
+function makeQueries(group: Group, which: ItemClaim["which"], isPaid: boolean) {
+  return {
+    /** Finds items that may be claimed. */
+    findFree: prepared((build, claim: Values<ClaimValues>) => freeItems(build, group, which, claim)),
+    /** Claims one of them. */
+    lease: prepared((build, claim: Values<ClaimValues & { itemId: number }>) => {
+      const update = build.updateTable("items").set(leaseOf(isPaid, claim));
+      return update.where("id", "=", claim.itemId).returning(ITEM);
+    }),
+    /** Finds and claims, and passes over items that another process is claiming. */
+    leaseFree: prepared((build, claim: Values<ClaimValues>) => {
+      const free = freeItems(build, group, which, claim).forUpdate().skipLocked();
+      const update = build.with("free", () => free).updateTable("items");
+      const leased = update.set(leaseOf(isPaid, claim));
+      return leased.where("id", "in", (eb) => eb.selectFrom("free").select("free.id")).returning(ITEM);
+    }),
+  };
+}
+
+function freeItems(
+  build: Kysely<Database>,
+  group: Group,
+  which: ItemClaim["which"],
+  claim: Values<ClaimValues>,
+) {
+  const { provider, upstream, mostSwitches } = claim;
+  // A batch that was just cancelled starts no item.
+  const open = build
+    .selectFrom("batches")
+    .select("batches.id")
+    .where("batches.id", "=", claim.batchId)
+    .where("batches.status", "in", ["queued", "running"]);
+  const due = build
+    .selectFrom("items")
+    .select("id")
+    .where("batchId", "=", open)
+    .where("status", "=", "pending")
+    .where((eb) => eb.or([eb("notBeforeMs", "<=", claim.nowMs), eb("delayedAtMs", ">", claim.nowMs)]))
+    .where("leaseToken", "is", null)
+    .where((eb) =>
+      eb.or([eb("provider", "is", null), eb("provider", "=", provider), eb("switches", "<", mostSwitches)]),
+    )
+    .where((eb) => eb.or([eb("taskUpstream", "is", null), eb("taskUpstream", "=", upstream)]))
+    .where(group)
+    .orderBy("position")
+    .limit(claim.limit);
+  return {
+    any: due,
+    "not-failed-here": due.where((eb) =>
+      eb.or([
+        eb("failedAt", "is", null),
+        eb("failedAt", "!=", provider),
+        // It may not change the provider any more.
+        eb("switches", ">=", mostSwitches),
+      ]),
+    ),
+    "failed-elsewhere": due.where("failedAt", "is not", null).where("failedAt", "!=", provider),
+  }[which];
+}
+
+/** The values of an item that is claimed. */
+function leaseOf(isPaid: boolean, { provider, token, worker }: Values<ClaimValues>) {
+  const isSwitch = sql<number>`case when provider is not null and provider != ${provider} then 1 else 0 end`;
+  const paidAgain = sql<MaybePaid>`case when maybe_paid = 'once' then 'twice' else maybe_paid end`;
+  return {
+    leaseToken: token,
+    leaseWorker: worker,
+    switches: sql<number>`switches + ${isSwitch}`,
+    provider,
+    ...(isPaid ? { maybePaid: paidAgain } : {}),
+  };
+}
 
 /** The columns of a `ListedItem`. */
 const LISTED_ITEM = [

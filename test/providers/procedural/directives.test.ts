@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ITEM_ERROR_CODES } from "../../../src/contract/statuses.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
-import { parseDirectives } from "../../../src/providers/procedural/directives.ts";
+import { parseDirectives } from "../../../src/providers/procedural/provider.ts";
 
 describe("directives", () => {
   it("directives are read anywhere in the prompt and leave no trace in its text", () => {

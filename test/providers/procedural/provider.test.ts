@@ -3,7 +3,7 @@ import { IMAGE_MIME_TYPES, sniffImageType } from "../../../src/contract/image-fo
 import { InvalidImageError } from "../../../src/domain/ports/image-inspector.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
-import type { Simulation } from "../../../src/providers/procedural/directives.ts";
+import type { Simulation } from "../../../src/providers/procedural/provider.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 import { draw, generate } from "./requests.ts";
 

@@ -1,7 +1,7 @@
 import { imageSizePx } from "../../../src/contract/image-formats.ts";
 import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import type { Clock } from "../../../src/kernel/clock.ts";
-import type { Simulation } from "../../../src/providers/procedural/directives.ts";
+import type { Simulation } from "../../../src/providers/procedural/provider.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 import { imageRequest } from "../upstream/scripted-server.ts";

@@ -5,7 +5,7 @@ import { type ImageRequest, ProviderError } from "../../../src/domain/ports/imag
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { watchKey } from "../../../src/kernel/hide-keys.ts";
-import { Recordings, recordable } from "../../../src/providers/replay/recordings.ts";
+import { Recordings, recordable } from "../../../src/providers/replay/provider.ts";
 import { tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { imageRequest, reference } from "../upstream/scripted-server.ts";

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { identityOf } from "../../../src/domain/models.ts";
-import { Turns } from "../../../src/workers/items/turns.ts";
+import { Turns } from "../../../src/workers/items/item-pool.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeUpstream, troubled } from "../../support/fake-provider.ts";
 import { openBeside } from "../../support/service.ts";
