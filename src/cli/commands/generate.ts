@@ -9,6 +9,7 @@ import { shellWord } from "../../kernel/command-line.ts";
 import { shownPath } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { type Cost, costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
+import { codePointLength } from "../../kernel/text.ts";
 import { tooLarge } from "../../prompts/problems.ts";
 import { announcedLimits, chooseRealtimeModel } from "../../runs/plan/choose-model.ts";
 import type { PromptReference } from "../../runs/plan/reference-files.ts";
@@ -161,7 +162,11 @@ async function generateOne(
     const wish = { model: options.model, options: options.options, inputImages: images.length };
     const chosen = await chooseRealtimeModel(http, wish, signal);
     const model = chosen.id;
-    const { referenceImageBytes } = await announcedLimits(http, images, signal);
+    const { referenceImageBytes, promptChars } = await announcedLimits(http, [...images, { prompt }], signal);
+    if (codePointLength(prompt) > promptChars) {
+      const message = `The prompt has ${codePointLength(prompt)} characters; at most ${promptChars} are allowed.`;
+      throw new ImgbatchError("USAGE", message, { param: "<prompt>" });
+    }
     const large = images.find(({ bytes }) => bytes > referenceImageBytes);
     if (large !== undefined)
       throw new ImgbatchError("USAGE", `--image: ${tooLarge(large.bytes, referenceImageBytes)}.`, {
