@@ -37,7 +37,6 @@ async function make(names, output) {
       "pg",
       "sharp",
       "react-devtools-core",
-      "@aws-sdk/credential-provider-node",
       "@opentelemetry/sdk-node",
     ],
     // Some libraries have a form with `require` beside their modules, which cannot be bundled.
