@@ -7,6 +7,7 @@ import { DATA_FILES } from "../../contract/data-directory.ts";
 import { ImgbatchError, isDatabaseDamage } from "../../contract/errors.ts";
 import { type BlobStore, StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
+import { hideNodeWarningOfAws } from "../../environment.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { makeDirectory, removePartialFiles, writeFileDurably } from "../../kernel/files.ts";
@@ -127,6 +128,7 @@ export async function openBlobs(
   closed?: AbortSignal,
 ): Promise<BlobStore> {
   if (place.kind === "files") return fileBlobs(join(directory, DATA_FILES.blobs));
+  hideNodeWarningOfAws();
   const { roleKeys, s3Blobs } = await import("../../storage/blobs/s3.ts");
   const keys = place.accessKeyId === undefined ? await roleKeys(place.name) : undefined;
   return s3Blobs({ ...place, roleKeys: keys, scratchDirectory: join(directory, DATA_FILES.scratch), closed });

@@ -19,7 +19,6 @@ import { buildQueryString, type HttpRequest } from "@smithy/core/protocols";
 import PQueue from "p-queue";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { type BlobStore, type ListedBlob, StorageUnavailable } from "../../domain/ports/blob-store.ts";
-import { hideNodeWarningOfAws } from "../../environment.ts";
 import { beginningOf, boundedBytes, ConnectionError, Connections, send } from "../../http/transport.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
@@ -220,7 +219,6 @@ class Bucket {
     this.#clock = settings.clock ?? systemClock;
     this.#prefix = settings.prefix === "" ? "" : `${settings.prefix}/`;
     const fixed = { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) };
-    hideNodeWarningOfAws();
     this.#client = new S3Client({
       region,
       credentials: settings.roleKeys ?? fixed,
@@ -595,7 +593,6 @@ function unavailable(cause: unknown): unknown {
  * `INVALID_CONFIG` when there are no keys.
  */
 export async function roleKeys(place: string): Promise<RoleKeys> {
-  hideNodeWarningOfAws();
   const provide = defaultProvider();
   const keys = () =>
     provide().catch((error) => {
