@@ -226,11 +226,12 @@ class Bucket {
       requestHandler: {
         handle: (request: HttpRequest, options?: { abortSignal?: unknown }) => this.#handle(request, options),
       },
-      // Many servers do not know the checksums that the SDK adds of its own accord. Ours is in `#signHash`.
+      // Many servers do not know the checksums that the SDK adds of its own accord. Ours is in `#addHeaders`.
       requestChecksumCalculation: "WHEN_REQUIRED",
       // A transfer that breaks off is continued, and only all parts together have the checksum: see `whole`.
       responseChecksumValidation: "WHEN_REQUIRED",
       expectContinueHeader: false,
+      cacheMiddleware: true,
       // The SDK cannot repeat a stream, nor end its pauses when the store is closed: see `#send`.
       retryStrategy: { retry: (next, args) => next(args) },
     });
