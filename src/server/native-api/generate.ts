@@ -329,7 +329,7 @@ export const generateOperations: readonly Operation[] = [
       200: {
         description: "The image. A response without an `inlineData` part has none, and costs nothing.",
         schema: "GenerateContentAnswer",
-        headers: ["RequestReplayed", "MayBePaidTwice", "Ignored"],
+        headers: ["RequestReplayed", "MayBePaidTwice", "UpstreamCost", "Ignored"],
       },
     },
     handler: (deps) => generate(deps, { isStream: false }),
@@ -344,7 +344,7 @@ export const generateOperations: readonly Operation[] = [
       200: {
         description: "Parts of the answer, the last with `finishReason`; or an error, which ends the stream.",
         streamOf: "GenerateContentAnswer",
-        headers: ["RequestReplayed", "MayBePaidTwice", "Ignored"],
+        headers: ["RequestReplayed", "MayBePaidTwice", "UpstreamCost", "Ignored"],
       },
     },
     handler: (deps) => generate(deps, { isStream: true }),

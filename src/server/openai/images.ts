@@ -323,7 +323,7 @@ const answers: Record<number, Answer> = {
     description: "The images that were made; with `stream`, an event for each of them.",
     schema: "Images",
     eventsOf: "ImageEvent",
-    headers: ["RequestReplayed", "MayBePaidTwice", "Ignored"],
+    headers: ["RequestReplayed", "MayBePaidTwice", "UpstreamCost", "Ignored"],
   },
 };
 
