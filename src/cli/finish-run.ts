@@ -264,7 +264,7 @@ function costNote({ outcome }: EndedRun, cost: Cost | null): string {
   return `${text.includes(" now ") ? ";" : ","} ${text}${beside}`;
 }
 
-/** What upstreams billed for a run. */
+/** What upstreams billed for images. */
 interface Bill {
   micros: number;
   /** It has list prices, because not every request has a known bill. */
@@ -277,7 +277,7 @@ interface Bill {
  * Adds up the bills of upstreams for the images of a run, those of failures included. The list price stands for what no
  * upstream reports, and for requests whose answers were lost. Null where no upstream reports anything.
  */
-function upstreamBill(
+export function upstreamBill(
   lines: readonly Pick<ResultLine, "upstream_cost" | "cost" | "may_be_billed" | "play_money">[],
 ): Bill | null {
   if (lines.every(({ upstream_cost: known }) => known === undefined)) return null;
@@ -292,7 +292,7 @@ function upstreamBill(
   return bill;
 }
 
-function billNote({ micros, isAbout, listMicroUsd }: Bill): string {
+export function billNote({ micros, isAbout, listMicroUsd }: Bill): string {
   const most = isAbout
     ? `about ${formatUsd(micros)}, with list prices where it reports nothing`
     : formatUsd(micros);

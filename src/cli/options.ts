@@ -42,10 +42,11 @@ export function textOption(options: TypedOptions, name: string): string | undefi
 /** Returns the name of a file or directory. Throws `USAGE` for an empty one, and for `-`: stdout has the result. */
 export function pathOption(options: TypedOptions, name: string): string | undefined {
   const path = textOption(options, name);
-  if (path !== undefined) requireShortNames(path, flagOf(name));
+  const flag = flagOf(name);
+  if (path !== undefined) requireShortNames(path, flag);
   if (path !== "" && path !== "-") return path;
-  const message = `--${name}: name a file or a directory (./- for one that is called -); standard output is for the result`;
-  throw new ImgbatchError("USAGE", message, { param: `--${name}` });
+  const message = `${flag}: name a file or a directory (./- for one that is called -); standard output is for the result`;
+  throw new ImgbatchError("USAGE", message, { param: flag });
 }
 
 /** The longest name of a file that file systems have, in bytes. */

@@ -273,7 +273,7 @@ function countOf(value: unknown, most = Number.MAX_SAFE_INTEGER): number | null 
 }
 
 /** An amount of dollars. */
-function usdOf(value: unknown, least = -MOST_USD): number | null {
+export function usdOf(value: unknown, least = -MOST_USD): number | null {
   return typeof value === "number" && value >= least && value <= MOST_USD ? value : null;
 }
 

@@ -21,13 +21,14 @@ import {
   MAX_COST_HEADER,
   MAY_BE_PAID_TWICE_HEADER,
   routes,
+  UPSTREAM_COST_HEADER,
 } from "../contract/routes.ts";
 import { whyNoImage } from "../contract/statuses.ts";
 import { type Http, type HttpRequest, readJson } from "../http/http.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { microsToDecimal, numberToMicros } from "../kernel/money.ts";
 import { truncateCodePoints } from "../kernel/text.ts";
-import { endlessness, MOST_USD, unexpectedAnswer } from "./answers.ts";
+import { endlessness, MOST_USD, unexpectedAnswer, usdOf } from "./answers.ts";
 import type { TakenOptions } from "./models.ts";
 
 /** One image to make at once. */
@@ -72,6 +73,8 @@ interface GeneratedImage extends ReadImage {
   attempts: number;
   /** An upstream may have been paid for an earlier run of the request, too. */
   mayBePaidTwice: boolean;
+  /** US dollars: what the upstream billed. Left out where the service does not say it. */
+  upstreamCost?: number;
 }
 
 /** The time that a response may take to begin, and the time without progress after that. */
@@ -125,8 +128,10 @@ export async function generateImage(
     async (answer) => {
       const { json, requestId } = await readJson(answer, MAX_ANSWER_BYTES);
       const mayBePaidTwice = answer.headers.get(MAY_BE_PAID_TWICE_HEADER) === "true";
+      const upstreamCost = usdOf(Number(answer.headers.get(UPSTREAM_COST_HEADER) ?? Number.NaN));
+      const bill = upstreamCost === null ? {} : { upstreamCost };
       try {
-        return { ...readGenerated(json, requestId), requestId, attempts, mayBePaidTwice };
+        return { ...readGenerated(json, requestId), requestId, attempts, mayBePaidTwice, ...bill };
       } catch (error) {
         if (!mayBePaidTwice || !(error instanceof ImgbatchError)) throw error;
         throw new ImgbatchError(error.code, `${error.message} ${LOST_BEFORE}`, { ...error, cause: error });

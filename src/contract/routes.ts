@@ -115,5 +115,7 @@ export const FIND_ONLY_HEADER = "x-imgbatch-find-only";
 export const IDEMPOTENCY_REPLAYED_HEADER = "idempotency-replayed";
 /** `true` when an upstream may have been paid for an earlier run of the request, too. */
 export const MAY_BE_PAID_TWICE_HEADER = "x-imgbatch-may-be-paid-twice";
+/** US dollars: what upstreams billed for the images of a real-time answer, where they report it. */
+export const UPSTREAM_COST_HEADER = "x-imgbatch-upstream-cost";
 /** The fields of a request that have no effect on its image, separated by commas. */
 export const IGNORED_HEADER = "x-imgbatch-ignored";

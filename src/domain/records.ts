@@ -405,8 +405,14 @@ export interface KeyedRequestRecord {
   paidRuns: number;
   /** The tasks that upstreams have begun for the images of its runs, by the index of the image. */
   tasks: Readonly<Record<string, UpstreamTask>>;
-  /** The body of a success, whose bytes are a blob; or an error that is final. Null until a run has finished. */
-  answer: { sha256: string } | { error: { code: ErrorCode; message: string; mayBePaid?: boolean } } | null;
+  /**
+   * The body of a success, whose bytes are a blob, with the bills of upstreams where they are known; or an error that is
+   * final. Null until a run has finished.
+   */
+  answer:
+    | { sha256: string; upstreamMicroUsd?: number }
+    | { error: { code: ErrorCode; message: string; mayBePaid?: boolean } }
+    | null;
   /** Then the sweep may remove the record. */
   expiresAtMs: number;
 }

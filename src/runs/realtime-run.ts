@@ -222,14 +222,19 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
   const { model, mimeType: asked } = plan.settings;
   const shape = { aspectRatio, size, seed, quality, background, negativePrompt };
   const request = { model, ...shape, mimeType: asked, prompt, images };
-  const { data, mimeType, modelVersion, mayBePaidTwice } = await generateImage(
+  const { data, mimeType, modelVersion, mayBePaidTwice, upstreamCost } = await generateImage(
     service.http,
     request,
     options,
   );
   const path = `${image.stem}.${IMAGE_EXTENSIONS[mimeType]}`;
   const { file } = await writeVerified([data], join(dir, path), NOTHING_KNOWN, path);
-  const line = { ...lineOf(customId, "success"), model_version: modelVersion, files: [{ path, ...file }] };
+  const line = {
+    ...lineOf(customId, "success"),
+    model_version: modelVersion,
+    ...(upstreamCost === undefined ? {} : { upstream_cost: upstreamCost }),
+    files: [{ path, ...file }],
+  };
   const notes = [...(mayBePaidTwice ? [PAID_TWICE_NOTE] : []), ...differences(data, { size, type: asked })];
   return notes.length > 0 ? { ...line, notes } : line;
 }

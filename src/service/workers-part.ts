@@ -13,6 +13,7 @@ import { waitingFor } from "../domain/health/waiting.ts";
 import { isAtWork, showJob } from "../domain/jobs/job-rules.ts";
 import { imagePriceUsd, Offers, providerModel } from "../domain/models.ts";
 import type { ImageProvider, ItemProvider } from "../domain/ports/image-provider.ts";
+import { holdForRecording } from "../domain/realtime/holds.ts";
 import type { GoesOn } from "../domain/records.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
@@ -289,6 +290,13 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
       recording: {
         leftMicroUsd: options.recordingMicroUsd ?? 0,
         queues: new Map(),
+        hold: (request, provider, microUsd) =>
+          holdForRecording(
+            { stores, clock, ids: options.ids, worker: presence.id },
+            request,
+            provider,
+            microUsd,
+          ),
         priceOf: ({ model, tier, asked }) => {
           const known = config.models.find(({ id }) => id === model);
           const usd = known && imagePriceUsd(known, tier, asked?.quality);

@@ -5,6 +5,7 @@ import sharp from "sharp";
 import { expect, it } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
 import { createInProcessCli, runInProcess } from "../support/cli-in-process.ts";
+import { png } from "../support/fake-service.ts";
 import { allowKeyFile } from "../support/secrets.ts";
 import { startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -54,6 +55,30 @@ it("a service announces its limits with its models, and they are told with file 
   );
   expect(realtime.code).toBe(2);
   expect(realtime.stderr).toContain("p.jsonl:2: prompt: has 9499 characters; at most 9000 are allowed");
+});
+
+it("a line that no batch of the service holds, and a prompt of generate that is too long, are told before anything is sent", async () => {
+  const config = { limits: { promptChars: 9000, referenceImagesPerBatch: 5 } };
+  const service = await startTestService({ config });
+  const cwd = await tempDir();
+  const keyFile = join(await tempDir(), "key");
+  writeFileSync(keyFile, service.credentials.api_key);
+  allowKeyFile(keyFile);
+  const at = ["--base-url", service.url, "--api-key-file", keyFile];
+  writeFileSync(join(cwd, "a.png"), png("a"));
+  const many = line({ output_count: 3, reference_images: ["a.png", "a.png"] });
+  writeFileSync(join(cwd, "p.jsonl"), many + line({ size: "3K" }));
+  const { code, stderr } = await runInProcess(["submit", "p.jsonl", ...at], { cwd });
+  expect(code).toBe(2);
+  expect(stderr).toContain(
+    "p.jsonl:1: reference_images: 2 images for each of 3 are 6 in a batch; at most 5 are",
+  );
+  expect(stderr).toContain('p.jsonl:2: size: "3K"');
+  const long = await runInProcess(["generate", "word ".repeat(1900), ...at], { cwd });
+  expect([long.code, long.stderr]).toEqual([
+    2,
+    expect.stringContaining("has 9499 characters; at most 9000 are"),
+  ]);
 });
 
 it("an input image of generate may be as large as the service that makes the image says", async () => {

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import type { CommandSpec } from "../../src/cli/command.ts";
 import { loadCommands } from "../../src/cli/commands/registry.ts";
+import { pathOption } from "../../src/cli/options.ts";
 import { readCommandLine } from "../../src/cli/run-cli.ts";
 import { EXIT_CODES } from "../../src/contract/errors.ts";
 import { createCli } from "../support/cli.ts";
@@ -173,4 +174,8 @@ it("models lists each id with its price, one a line", async () => {
   );
   const foreign = await createCli({ foreign: true });
   expect((await foreign.here(["models"])).stdout).toBe("vendorx-3.1-flash-image\nvendorx-3-pro-image\n");
+});
+
+it("a path that cannot be one is refused under the name that was typed", () => {
+  expect(() => pathOption({ readyFile: "-" }, "readyFile")).toThrow("--ready-file: name a file");
 });

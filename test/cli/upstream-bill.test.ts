@@ -65,3 +65,13 @@ it("[BILL-1] says about where the list price stands for what the upstream does n
     usage: [{ billed: 0.106, upstream_cost: 0.06005, not_reported: 0.053 }],
   });
 });
+
+it("[BILL-1] generate says what the upstream billed, for one image and for a file of prompts", async () => {
+  const { run } = await atOpenai("fox\nsilent");
+  const one = await run("generate", "a fox", "-o", "fox.png", "--max-cost", "1", "--json");
+  expect(one.json()).toMatchObject({ cost: 0.053, upstream_cost: 0.06005 });
+  expect(one.stderr).toContain("billed by the upstream: $0.06005 (the list price of the images is $0.053)");
+  const all = await run("generate", "--file", "p.txt", "-o", "out", "--max-cost", "1", "--json");
+  expect(all.json()).toMatchObject({ cost: 0.106, upstream_cost: 0.11305, upstream_cost_about: true });
+  expect(all.stderr).toContain("billed by the upstream: about $0.11305, with list prices");
+});

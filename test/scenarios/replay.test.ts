@@ -216,6 +216,30 @@ describe("record and replay", () => {
     expect([upstream.asked("a red fox"), upstream.asked("an owl")]).toEqual([1, 0]);
   });
 
+  it("[BUDGET-1] [REPLAY-6] what a recording pays counts in the budgets of its data directory, and is refused above them", async () => {
+    const { upstream, cwd } = await team();
+    const data = ["--data", join(cwd, "data")];
+    const budget = async (...words: string[]) => {
+      const { code, stdout, stderr } = await runInProcess(["budget", ...words, "--json", ...data], { cwd });
+      expect(code, stderr).toBe(0);
+      return JSON.parse(stdout).budgets;
+    };
+    await budget("0.2/month");
+    const args = ["--replay", "pics", "--record", "--max-cost", "5", ...data];
+    const ask = `for (const prompt of ["a red fox", "a red fox", "an owl"]) print(await openai(prompt));`;
+    const { told } = await run({ cwd, env: { GEMINI_API_KEY: NATIVE_KEY } }, args, ask);
+    expect(told[1]).toEqual(told[0]);
+    expect(told[2]).toMatch(/^402 .*The budget is \$0\.20 a month: \$0\.134 are spent/);
+    expect([upstream.asked("a red fox"), upstream.asked("an owl")]).toEqual([1, 0]);
+    expect(await budget()).toMatchObject([{ spent: 0.134, held: 0, left: 0.066 }]);
+    expect(await budget("1/day", "--upstream", "google")).toMatchObject([
+      {},
+      { upstream: "google", spent: 0.134 },
+    ]);
+    const check = await runInProcess(["admin", "check", ...data], { cwd });
+    expect(check.code, check.stderr).toBe(0);
+  });
+
   it("[REPLAY-3] a request that holds a key is refused before it is paid, and the key is written nowhere", async () => {
     const { upstream, cwd, record, names } = await team();
     const ask = `

@@ -34,6 +34,8 @@ const DEAREST = Math.max(...Object.values(PRICES).flatMap((prices) => Object.val
 const PATIENCE_S = 20;
 /** How long a service that stops may take. */
 const GRACE_MS = 5000;
+/** By then, a request on its way has come. */
+const SETTLING_MS = 150;
 const RICH_MICRO_USD = 1_000_000_000;
 /** Of a story. */
 const MOST_IMAGES = 100;
@@ -468,7 +470,7 @@ export class MoneyStory {
     const [code, signal] = (await exited) as [number | null, string | null];
     this.#stops.delete(kill);
     hold?.release();
-    if (signal !== null) this.#kills++;
+    if (signal !== null) await this.#afterKill();
     await this.#idle();
     this.#note(["mcp", run], `of ${price}, ${left} were left${isRefused ? ", refused" : ""}`, code, stderr);
     const spent = this.#mostBilled - before;
@@ -566,13 +568,18 @@ export class MoneyStory {
 
   /** Asks the service that stays about each batch of a run that is known and has not ended. */
   async #ask(run: string, pathOf: (id: string) => string): Promise<Result> {
-    const { batches } = JSON.parse(await readFile(join(this.#cwd, run, "imgbatch.json"), "utf8"));
-    for (const { id } of batches as { id: string | null }[]) {
+    for (const id of await this.#batchesOf(run)) {
       if (id === null) continue;
       const { status } = await this.#api("GET", routes.batch(id));
       if (!isTerminal(String(status))) await this.#api("POST", pathOf(id));
     }
     return { code: null, stderr: "", json: {} };
+  }
+
+  /** The ids of the batches of a run, null for those that are not known; none without a directory. */
+  async #batchesOf(run: string): Promise<(string | null)[]> {
+    const text = await readFile(join(this.#cwd, run, "imgbatch.json"), "utf8").catch(() => '{"batches":[]}');
+    return (JSON.parse(text).batches as { id: string | null }[]).map(({ id }) => id);
   }
 
   async #api(method: string, path: string): Promise<Record<string, unknown>> {
@@ -605,7 +612,8 @@ export class MoneyStory {
   async #pay(run: string, command: readonly string[], stop?: { after: number }): Promise<Result> {
     const price = await this.#priceOf(command.filter((word) => !["--timeout", TIMEOUT].includes(word)));
     const isKill = stop !== undefined && this.#options.kills && this.#random.chance(0.6);
-    const wasPartial = this.#unfinished.has(run) && this.#edited.has(run);
+    const wasPartial =
+      this.#unfinished.has(run) && (this.#edited.has(run) || (await this.#batchesOf(run)).includes(null));
     const count = this.#upstream.arrivals.length;
     const { spent, result } = await this.#within(run, price, () =>
       isKill
@@ -616,7 +624,7 @@ export class MoneyStory {
     if (result.code !== 8 && result.code !== 6) this.#edited.delete(run);
     const arrivals = this.#upstream.arrivals.slice(count);
     const isWell = result.code === 0 && arrivals.every(({ fate }) => ["ok", "slow"].includes(fate));
-    // What an update replaces may have been made by then: its dry run says the most.
+    // What an update replaces may have been made by then, and so may a batch whose answer was lost: the dry run says the most.
     if (!wasPartial && isWell && this.#jobs === null)
       expect(
         spent === price,
@@ -697,9 +705,15 @@ export class MoneyStory {
     kill();
     const { code, stderr, signal } = await running.exited;
     hold.release();
-    if (signal !== null) this.#kills++;
+    if (signal !== null) await this.#afterKill();
     this.#note(args, `killed after ${after}`, code, stderr);
     return { code, stderr, json: {} };
+  }
+
+  /** Resolves once the upstream has read what had left the process that was killed. */
+  async #afterKill(): Promise<void> {
+    this.#kills++;
+    for (let count = -1; count !== this.#sentCount; await sleep(SETTLING_MS)) count = this.#sentCount;
   }
 
   #note(args: readonly string[], how: string, code: number | null, stderr: string): void {

@@ -74,6 +74,22 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     expect(await stores.read.accounts.list()).toHaveLength(1);
   });
 
+  it("a transaction that loses against others runs again after pauses that grow and differ", async () => {
+    const clock = new InstantClock();
+    const { stores } = await openTestPostgres(clock);
+    const before = clock.sleepsMs.length;
+    let runs = 0;
+    await stores.write(async (tx) => {
+      await tx.accounts.insert(account("a"));
+      if (runs++ < 10) throw Object.assign(new Error("deadlock detected"), { code: "40P01" });
+    });
+    const pauses = clock.sleepsMs.slice(before);
+    expect(pauses).toHaveLength(10);
+    expect(new Set(pauses).size).toBeGreaterThan(5);
+    expect(Math.max(...pauses)).toBeLessThanOrEqual(1000);
+    expect(await stores.read.accounts.list()).toHaveLength(1);
+  });
+
   it("idle connections that are cut harm nothing: the next reads and writes use others", async () => {
     const { url, stores } = await openTestPostgres();
     const other = await beside(url);

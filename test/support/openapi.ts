@@ -1,5 +1,6 @@
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
+import { IGNORED_HEADER, MAY_BE_PAID_TWICE_HEADER, UPSTREAM_COST_HEADER } from "../../src/contract/routes.ts";
 import { buildOpenApi } from "../../src/server/openapi/document.ts";
 
 export interface ApiDocument {
@@ -34,7 +35,15 @@ export function apiChecker(): DocumentChecker {
 const VENDORS_KEYS = ["x-vendorx-api-key", "x-goog-api-key"];
 
 /** Described headers that not every answer has. */
-const OPTIONAL_HEADERS = ["Idempotency-Replayed", "Retry-After", "X-Goog-Upload-URL"];
+const OPTIONAL_HEADERS: readonly string[] = [
+  "Idempotency-Replayed",
+  "Retry-After",
+  "X-Goog-Upload-URL",
+  MAY_BE_PAID_TWICE_HEADER,
+  UPSTREAM_COST_HEADER,
+  IGNORED_HEADER,
+];
+
 /** Checks bodies and whole answers against a document, which it takes as exact: an unknown field is an error. */
 class DocumentChecker {
   readonly document: ApiDocument;

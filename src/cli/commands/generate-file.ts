@@ -31,7 +31,14 @@ import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { askOnce, expectedLimits, withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { differsNote, failureLines, paidTwiceNote, unknownOutcomeNote } from "../finish-run.ts";
+import {
+  billNote,
+  differsNote,
+  failureLines,
+  paidTwiceNote,
+  unknownOutcomeNote,
+  upstreamBill,
+} from "../finish-run.ts";
 import { stopReason } from "../interruption.ts";
 import { flagOf, flagOption, usdOption } from "../options.ts";
 import { type Judgement, judgeFailed } from "../output/batches.ts";
@@ -245,20 +252,26 @@ async function makeRun(
     const { isPlay } = model;
     const sum = sumCosts(outcome.made.map((image) => ({ micros: model.costOf(image), isPlay })));
     const cost = sum && { ...sum, isPlay };
-    const made = { ...outcome, model: model.id, upstream: service.upstream, cost };
+    const costs = new Map(outcome.made.map((image) => [image.customId, model.costOf(image) ?? 0]));
+    const paid = outcome.lines.flatMap((line) => {
+      const micros = costs.get(line.custom_id);
+      return micros === undefined ? [] : { ...line, cost: microsToNumber(micros) };
+    });
+    const bill = isPlay ? null : upstreamBill(paid);
+    const made = { ...outcome, model: model.id, upstream: service.upstream, cost, bill };
     return describeMany(context, shownDir, made);
   });
 }
 
-/** `cost`: of the images that were made now; null when it is not known. */
-type EndedImages = RealtimeOutcome & { cost: Cost | null };
+/** `cost` and `bill` are those of the images that were made now; null when they are not known. */
+type EndedImages = RealtimeOutcome & { cost: Cost | null; bill: ReturnType<typeof upstreamBill> };
 
 function describeMany(
   { output, global }: CommandContext,
   dir: string,
   outcome: EndedImages & { model: string; upstream: string | null },
 ): CommandResult {
-  const { cost, lines, stop, keptCount, hasRetry } = outcome;
+  const { cost, bill, lines, stop, keptCount, hasRetry } = outcome;
   const success = lines.filter((line) => line.files.length > 0).length;
   const failures = lines.filter((line) => line.error !== undefined);
   const unknown = failures.filter((line) => stands(line, "unknown")).length;
@@ -286,6 +299,7 @@ function describeMany(
     ...(cost === null || cost.isPlay ? [] : [`${costText(cost)} now`]),
   ];
   output.note(`${parts.join(", ")}${cost?.isPlay ? `; ${costText(cost)}` : ""}`);
+  if (bill !== null) output.note(billNote(bill));
   return {
     exitCode,
     json: {
@@ -294,6 +308,8 @@ function describeMany(
       made_count: success - keptCount,
       cost: cost === null ? null : microsToNumber(cost.micros),
       ...playMoneyField(cost),
+      upstream_cost: bill === null ? null : microsToNumber(bill.micros),
+      ...(bill?.isAbout ? { upstream_cost_about: true } : {}),
       results: `${dir}/${RESULTS_FILE}`,
       retry: hasRetry ? `${dir}/${RETRY_FILE}` : null,
       items: lines,

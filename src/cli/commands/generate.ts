@@ -9,12 +9,14 @@ import { shellWord } from "../../kernel/command-line.ts";
 import { shownPath } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { type Cost, costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
+import { codePointLength } from "../../kernel/text.ts";
 import { tooLarge } from "../../prompts/problems.ts";
 import { announcedLimits, chooseRealtimeModel } from "../../runs/plan/choose-model.ts";
 import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import { chooseTarget, saveImage } from "../../runs/save-image.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { expectedLimits, withService } from "../connect/connect.ts";
+import { billNote, upstreamBill } from "../finish-run.ts";
 import { stopReason, timeLimit } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { positiveDurationOption } from "../options.ts";
@@ -160,7 +162,11 @@ async function generateOne(
     const wish = { model: options.model, options: options.options, inputImages: images.length };
     const chosen = await chooseRealtimeModel(http, wish, signal);
     const model = chosen.id;
-    const { referenceImageBytes } = await announcedLimits(http, images, signal);
+    const { referenceImageBytes, promptChars } = await announcedLimits(http, [...images, { prompt }], signal);
+    if (codePointLength(prompt) > promptChars) {
+      const message = `The prompt has ${codePointLength(prompt)} characters; at most ${promptChars} are allowed.`;
+      throw new ImgbatchError("USAGE", message, { param: "<prompt>" });
+    }
     const large = images.find(({ bytes }) => bytes > referenceImageBytes);
     if (large !== undefined)
       throw new ImgbatchError("USAGE", `--image: ${tooLarge(large.bytes, referenceImageBytes)}.`, {
@@ -252,6 +258,11 @@ function describe(
     : withVersion(model, image.modelVersion);
   const price = cost === null ? "" : `${cost.isPlay ? ";" : ","} ${costText(cost, "exact")}`;
   output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${bytes} bytes, by ${ran}${price}`);
+  const isPaid = cost !== null && !cost.isPlay;
+  const { upstreamCost } = image;
+  const known = upstreamCost === undefined ? {} : { upstream_cost: upstreamCost };
+  const bill = isPaid ? upstreamBill([{ ...known, cost: microsToNumber(cost.micros) }]) : null;
+  if (bill !== null) output.note(billNote(bill));
   return {
     json: {
       path,
@@ -262,6 +273,7 @@ function describe(
       usage: image.usage,
       cost: cost === null ? null : microsToNumber(cost.micros),
       ...playMoneyField(cost),
+      upstream_cost: upstreamCost ?? null,
       attempts: image.attempts,
       ...(image.mayBePaidTwice ? { notes: [PAID_TWICE_NOTE] } : {}),
       request_id: image.requestId ?? null,

@@ -1,9 +1,14 @@
 import { ImgbatchError } from "../../contract/errors.ts";
+import { readImageHeader } from "../../contract/image-formats.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Ids } from "../../kernel/ids.ts";
 import { amountText } from "../../kernel/money.ts";
+import { DEFAULT_ACCOUNT, openRealAccount } from "../accounts.ts";
 import { requireBudget } from "../billing/budget.ts";
 import { grant, moveMoney, takeBack } from "../billing/ledger.ts";
 import { cannotPay, type Payer } from "../billing/payer.ts";
 import { type Call, recordCalls } from "../health/calls.ts";
+import type { ImageRequest } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { AccountRecord, LedgerEntry, RealtimeHoldRecord, UsageRecord } from "../records.ts";
 
@@ -195,4 +200,44 @@ async function release(
 
 function movementOf({ id, accountId, amountMicroUsd }: RealtimeHoldRecord, kind: LedgerEntry["kind"]) {
   return { requestId: `${kind}:${id}`, accountId, batchId: null, kind, amountMicroUsd };
+}
+
+/**
+ * Holds the price of an image that a recording asks an upstream for, where there are budgets over time: its own request costs
+ * its caller nothing. The real account of this machine has it. Returns null without a budget. Throws
+ * `REALTIME_INSUFFICIENT_BALANCE` above one.
+ */
+export async function holdForRecording(
+  deps: { stores: Stores; clock: Clock; ids: Ids; worker: string },
+  { model, tier, ratio }: Pick<ImageRequest, "model" | "tier" | "ratio">,
+  provider: string,
+  amountMicroUsd: number,
+): Promise<{ captured(image: Buffer): Promise<void>; released(): Promise<void> } | null> {
+  const { stores, clock, ids, worker } = deps;
+  const own = await stores.read.accounts.byName(DEFAULT_ACCOUNT);
+  const key = (await stores.read.keys.list()).find(({ accountId }) => accountId === own?.id);
+  if (key === undefined || (await stores.read.budgets.list()).length === 0) return null;
+  const { id: accountId } = await stores.write((tx) => openRealAccount(tx, deps, key.accountId));
+  const owner = { apiKeyId: key.id, accountId };
+  const lostCalls = { 0: { provider, model, isMaybePaidTwice: false } };
+  const hold = {
+    id: ids.recordId("rec"),
+    ...owner,
+    amountMicroUsd,
+    createdAtMs: clock.nowMs(),
+    worker,
+    lostCalls,
+  };
+  await openHold(stores, hold, { consentMicroUsd: amountMicroUsd, isUpstream: true });
+  return {
+    captured: (image) => {
+      const { mimeType = "image/png", widthPx = null, heightPx = null } = readImageHeader(image) ?? {};
+      const made = { realtimeId: hold.id, imageIndex: 0, ...owner, model, executedModel: model, provider };
+      const facts = { size: tier, ratio, mimeType, widthPx: widthPx ?? 0, heightPx: heightPx ?? 0 };
+      const createdAtMs = clock.nowMs();
+      const record = { ...made, ...facts, sizeBytes: image.length, amountMicroUsd, createdAtMs };
+      return endHold(stores, hold, [record], [], createdAtMs);
+    },
+    released: () => endHold(stores, hold, [], [], clock.nowMs()),
+  };
 }

@@ -297,7 +297,9 @@ export class Realtime {
       );
       const keep = async ({ body }: { body: Buffer }) =>
         (await blobs.put(KEPT.answers.prefix + id, body)).sha256;
-      const kept = "error" in outcome ? keptError(outcome.error) : record && { sha256: await keep(outcome) };
+      const bill = upstreamBill(calls());
+      const kept =
+        "error" in outcome ? keptError(outcome.error) : record && { sha256: await keep(outcome), ...bill };
       const usage = usageOf(hold, { request: content, made, priceMicroUsd }, clock.nowMs());
       const pay = () =>
         endHold(stores, hold, usage, calls(), clock.nowMs(), async (tx) => {
@@ -309,7 +311,7 @@ export class Realtime {
       const payOnce = () =>
         pay().catch((error) => (StorageUnavailable.mayHaveHappened(error) ? pay() : Promise.reject(error)));
       await commitOrUndo(payOnce, async () => record && blobs.delete(KEPT.answers.prefix + id));
-      return { ...outcome, isReplay: false, paidRuns };
+      return { ...outcome, ...bill, isReplay: false, paidRuns };
     } catch (thrown) {
       const error = paidBefore > 0 ? afterLost(thrown) : thrown;
       const isPaidFor = trails.some((trail) => trail.isPaid);
@@ -445,9 +447,15 @@ type Outcome = { body: Buffer } | { error: ImgbatchError };
 
 /**
  * `isReplay`: it is the answer to another request with the same key. `paidRuns`: how many runs an upstream may have been
- * paid for.
+ * paid for. `upstreamMicroUsd`: the sum of the bills that upstreams have reported; left out where none has.
  */
-type KeyedAnswer = Outcome & { isReplay: boolean; paidRuns: number };
+type KeyedAnswer = Outcome & { isReplay: boolean; paidRuns: number; upstreamMicroUsd?: number };
+
+/** Adds up the bills that upstreams have reported for calls, those of failures included. Empty where none has. */
+function upstreamBill(calls: readonly Call[]): { upstreamMicroUsd?: number } {
+  const known = calls.flatMap(({ usage }) => usage?.costMicroUsd ?? []);
+  return known.length === 0 ? {} : { upstreamMicroUsd: known.reduce((sum, each) => sum + each, 0) };
+}
 
 type KeptAnswer = NonNullable<KeyedRequestRecord["answer"]>;
 
@@ -503,7 +511,8 @@ async function replay(
     return { error: new ImgbatchError(code, message, details), isReplay: true, paidRuns };
   }
   const body = await blobs.read(KEPT.answers.prefix + realtimeId);
-  if (body !== null && sha256Hex(body) === answer.sha256) return { body, isReplay: true, paidRuns };
+  const { sha256, ...bill } = answer;
+  if (body !== null && sha256Hex(body) === sha256) return { body, ...bill, isReplay: true, paidRuns };
   const message = "The answer with this Idempotency-Key is missing or damaged.";
   throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING", message);
 }

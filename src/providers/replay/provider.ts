@@ -414,12 +414,23 @@ function parseOrNull(text: Buffer): unknown {
   }
 }
 
+/** Money that is held for an image of a recording. One whose outcome is unknown stays held while its process lives. */
+interface RecordingHold {
+  captured(image: Buffer): Promise<void>;
+  released(): Promise<void>;
+}
+
 /** What asking upstreams for missing images needs. All providers of a service share it. */
 export interface Recording {
   /** The money that is left for it, in micro-dollars. A request takes its price out before it is sent. */
   leftMicroUsd: number;
   /** By key: settles when the requests that have come so far are answered. */
   readonly queues: Map<string, Promise<unknown>>;
+  /**
+   * Holds the price of an image in the budgets over time; null where there are none. Throws an error that says why they do not
+   * allow it.
+   */
+  hold(request: ImageRequest, provider: string, microUsd: number): Promise<RecordingHold | null>;
   /** Returns the price of an image in micro-dollars; null when it is not known. */
   priceOf(request: ImageRequest): number | null;
   /** Returns the upstream's id of a requested model; null when the provider does not serve it. */
@@ -572,6 +583,14 @@ async function make(
     throw new ProviderError("INVALID_ARGUMENT", message, { source: "service", upstreamStatus: 402 });
   }
   recording.leftMicroUsd -= price;
+  const hold =
+    price === 0
+      ? null
+      : await recording.hold(request, of.name, price).catch((error: Error) => {
+          recording.leftMicroUsd += price;
+          const facts = { source: "service", upstreamStatus: 402, cause: error } as const;
+          throw new ProviderError("INVALID_ARGUMENT", error.message, facts);
+        });
   let isSent = false;
   const sent = () => {
     signal.throwIfAborted();
@@ -585,11 +604,29 @@ async function make(
   try {
     // A replay has no words of the upstream: what is recorded answers as it will be replayed.
     const { answer: _, ...made } = await of.generate({ ...request, model }, until, sent, answered);
+    await count(recording, hold, made);
     return { ...made, modelVersion: made.modelVersion ?? model };
   } catch (error) {
     const isUnknown = !(error instanceof ProviderError) || error.trouble === "ambiguous";
-    if (!isSent || !isUnknown) recording.leftMicroUsd += price;
+    if (!isSent || !isUnknown) {
+      recording.leftMicroUsd += price;
+      await hold?.released();
+    }
     throw error;
+  }
+}
+
+/** Counts an image in the budgets. It is paid for: that it cannot be counted is no reason to lose it. */
+async function count(
+  { log }: Recording,
+  hold: RecordingHold | null,
+  { images: [first] }: Pick<GeneratedImages, "images">,
+): Promise<void> {
+  if (hold === null || first === undefined) return;
+  try {
+    await hold.captured(Buffer.isBuffer(first) ? first : await first.read());
+  } catch (error) {
+    log.warn("a recorded image could not be counted in the budget", { error: String(error) });
   }
 }
 

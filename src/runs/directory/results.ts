@@ -81,15 +81,17 @@ const common = {
   metadata: z.record(z.string(), z.unknown()).optional().describe("the other fields of the prompt"),
 };
 
+const upstreamCost = z
+  .number()
+  .optional()
+  .describe("US dollars: the bill of the upstream, from the dollars or the tokens that it reports");
+
 const ofBatches = z.looseObject({
   ...common,
   provider: z.string().optional().describe("made or refused the image"),
   model_version: z.string().optional().describe("the model as the upstream names it"),
   seed: z.int().optional(),
-  upstream_cost: z
-    .number()
-    .optional()
-    .describe("US dollars: the bill of the upstream, from the dollars or the tokens that it reports"),
+  upstream_cost: upstreamCost,
   cost: z.number().optional().describe("US dollars that the image costs"),
   may_be_billed: z
     .number()
@@ -115,6 +117,7 @@ const ofRealtime = z.looseObject({
     .string()
     .nullable()
     .describe("the model as the service names it; null without an image, or if it is unknown"),
+  upstream_cost: upstreamCost,
 });
 
 /**

@@ -283,7 +283,7 @@ export async function chooseRealtimeModel(
   };
   const [problem] = realtimeProblems(model, wish.options);
   if (problem !== undefined) {
-    const flag = `--${problem.field.replace("_", "-")}`;
+    const flag = `--${problem.field.replaceAll("_", "-")}`;
     throw new ImgbatchError("USAGE", `${flag} ${problem.message}.`, { param: flag });
   }
   requireInputs(model, wish);

@@ -84,7 +84,7 @@ export function reportMisfits(
     if (references.length > max) {
       const message = `${model.id} takes at most ${counted(max, "reference image")}; this prompt has ${references.length}`;
       report("reference_images", message);
-    }
+    } else reportLoad(item, models.limits, report);
     const { background, size, aspectRatio } = item;
     if (size !== undefined && aspectRatio !== undefined && readPixels(size) !== null)
       report("aspect_ratio", `the size ${size} has a ratio of its own; leave one of them out`);
@@ -130,6 +130,23 @@ export function reportExcess(
     report("output_count", `must be a whole number from 1 to ${outputCountPerItem}, not ${outputCount}`);
   for (const { bytes } of references)
     if (bytes > referenceImageBytes) report("reference_images", tooLarge(bytes, referenceImageBytes));
+}
+
+/** Reports reference images of a line that no batch of the service holds, not even one of that line alone. */
+function reportLoad(
+  { references, outputCount }: Pick<PromptItem, "references" | "outputCount">,
+  { referenceImagesPerBatch: most, referenceBytesPerBatch: mostBytes }: Partial<Limits>,
+  report: (field: string, message: string) => void,
+): void {
+  const count = references.length * outputCount;
+  const bytes = references.reduce((sum, reference) => sum + reference.bytes, 0);
+  if (most !== undefined && count > most)
+    report(
+      "reference_images",
+      `${counted(references.length, "image")} for each of ${outputCount} are ${count} in a batch; at most ${most} are allowed`,
+    );
+  else if (mostBytes !== undefined && bytes > mostBytes)
+    report("reference_images", `have ${bytes} bytes together; at most ${mostBytes} are allowed in a batch`);
 }
 
 /** What `imgbatch generate` can ask for. */

@@ -4,10 +4,12 @@ import {
   IDEMPOTENCY_REPLAYED_HEADER,
   IGNORED_HEADER,
   MAY_BE_PAID_TWICE_HEADER,
+  UPSTREAM_COST_HEADER,
 } from "../../contract/routes.ts";
 import { ignoredBy } from "../../domain/models.ts";
 import { needsOf } from "../../domain/realtime/checked-content.ts";
 import type { Realtime } from "../../domain/realtime/realtime.ts";
+import { microsToDecimal } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import { toServiceError } from "./errors.ts";
 
@@ -28,6 +30,8 @@ export async function answerOnce(
   if (!response.headersSent) {
     if (request.key !== null) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, String(answer.isReplay));
     if (answer.paidRuns > 1) response.setHeader(MAY_BE_PAID_TWICE_HEADER, "true");
+    if (answer.upstreamMicroUsd !== undefined)
+      response.setHeader(UPSTREAM_COST_HEADER, microsToDecimal(answer.upstreamMicroUsd));
   }
   if ("error" in answer) throw answer.error;
   return answer.body;

@@ -4,7 +4,7 @@ import { type ImageMimeType, type ImageSize, type SizeTier, tierOf } from "../..
 import type { Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { fileImagesOf } from "../../domain/files/files.ts";
+import { fileImagesOf } from "../../domain/files/uploads.ts";
 import { inputImageLimit, MAX_INPUT_IMAGES, type Misfit } from "../../domain/models.ts";
 import type { UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
@@ -329,7 +329,7 @@ export const generateOperations: readonly Operation[] = [
       200: {
         description: "The image. A response without an `inlineData` part has none, and costs nothing.",
         schema: "GenerateContentAnswer",
-        headers: ["RequestReplayed", "MayBePaidTwice", "Ignored"],
+        headers: ["RequestReplayed", "MayBePaidTwice", "UpstreamCost", "Ignored"],
       },
     },
     handler: (deps) => generate(deps, { isStream: false }),
@@ -344,7 +344,7 @@ export const generateOperations: readonly Operation[] = [
       200: {
         description: "Parts of the answer, the last with `finishReason`; or an error, which ends the stream.",
         streamOf: "GenerateContentAnswer",
-        headers: ["RequestReplayed", "MayBePaidTwice", "Ignored"],
+        headers: ["RequestReplayed", "MayBePaidTwice", "UpstreamCost", "Ignored"],
       },
     },
     handler: (deps) => generate(deps, { isStream: true }),

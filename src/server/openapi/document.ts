@@ -8,7 +8,7 @@ import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { nativeSchemas } from "../../contract/native-api.ts";
 import { FILE_PURPOSES, openaiSchemas } from "../../contract/openai-api.ts";
-import { IGNORED_HEADER, MAY_BE_PAID_TWICE_HEADER } from "../../contract/routes.ts";
+import { IGNORED_HEADER, MAY_BE_PAID_TWICE_HEADER, UPSTREAM_COST_HEADER } from "../../contract/routes.ts";
 import { BATCH_STATUSES, ITEM_ERROR_CODES, ITEM_STATUSES } from "../../contract/statuses.ts";
 import type { Answer } from "../operation.ts";
 import { errorStyleOf, errorsOf, OPERATIONS, SURFACES } from "../surfaces.ts";
@@ -217,6 +217,11 @@ const RESPONSE_HEADERS: Record<string, ReturnType<typeof head>> = {
     MAY_BE_PAID_TWICE_HEADER,
     "An upstream may have been paid for an earlier run of the request, too.",
     text({ const: "true" }),
+  ),
+  UpstreamCost: head(
+    UPSTREAM_COST_HEADER,
+    "US dollars: what upstreams billed for the images, where they report it.",
+    text(),
   ),
   Ignored: head(IGNORED_HEADER, "The fields of the request that have no effect, with commas between them."),
   RetryAfter: head("Retry-After", "Seconds to wait.", count({ minimum: 0 })),

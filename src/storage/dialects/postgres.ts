@@ -11,6 +11,7 @@ import pg, {
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { formatDuration } from "../../kernel/durations.ts";
+import { backoffMs } from "../../kernel/pacing.ts";
 import { systemCodeOf } from "../../kernel/system-errors.ts";
 import {
   adviceAfter,
@@ -34,6 +35,7 @@ const KEEP_ALIVE_MS = 10_000;
 /** A server that restarts is back within seconds: everything waits this long for it. */
 const GIVE_UP_MS = 10_000;
 const PAUSE_MS = 50;
+const CONFLICT_PAUSE = { baseMs: 20, capMs: 500 };
 const OLDEST_VERSION = 15;
 
 /**
@@ -261,7 +263,7 @@ function cannotUse(error: unknown): ImgbatchError {
 
 /**
  * Repeats an attempt that has changed nothing: after a pause if it lost its connection, until `GIVE_UP_MS` after the first
- * loss, and at once if it lost against another transaction.
+ * loss, and after pauses that differ if it lost against other transactions: at once, the same ones would meet again.
  */
 async function repeated<T>(
   clock: Clock,
@@ -274,7 +276,10 @@ async function repeated<T>(
     try {
       return await attempt();
     } catch (error) {
-      if (conflicts++ < repeatsAfter(error)) continue;
+      if (conflicts++ < repeatsAfter(error)) {
+        await clock.sleep(backoffMs(conflicts, CONFLICT_PAUSE, Math.random), hurry).catch(() => {});
+        continue;
+      }
       lostAtMs ??= clock.monotonicMs();
       const isOver = hurry?.aborted || clock.monotonicMs() - lostAtMs >= GIVE_UP_MS;
       if (!isConnectionLost(error) || isOver) throw notStoredInPostgres(error);
