@@ -145,15 +145,16 @@ export function createBudget(
       requireBudgets(grouped(models, images));
     },
     /**
-     * Approves the images, and gets the consent for those that cost real money: `--max-cost`, or a yes on the terminal. Returns
-     * the consent for an image; null if none is needed. Throws `COST_LIMIT` without consent, and like `approve` above a budget.
+     * Approves the images, and gets the consent for those that cost real money: `--max-cost`, which counts those that are `held`
+     * already, too, or a yes on the terminal. Returns the consent for an image; null if none is needed. Throws `COST_LIMIT` without consent, and like `approve` above a budget.
      */
-    consent: async (images: readonly Asked[]): Promise<ImageConsent | null> => {
+    consent: async (images: readonly Asked[], held: readonly Asked[] = []): Promise<ImageConsent | null> => {
       const groups = grouped(models, images);
+      const all = grouped(models, [...images, ...held]);
       requireBudgets(groups);
       const paid = groups.filter(isPaidFor);
       if (paid.length === 0) {
-        limit(groups, null);
+        limit(all, null);
         await context.purse?.reserve({ micros: 0, images: 0 });
         return null;
       }
@@ -169,7 +170,7 @@ export function createBudget(
         const message = `The price of an image of ${unknown.model.id} is not known, and it costs real money: add --unit-cost.`;
         throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
       }
-      const cost = limit(groups, asOf);
+      const cost = limit(all, asOf);
       if (context.purse !== undefined) {
         const count = paid.reduce((sum, group) => sum + group.count, 0);
         await context.purse.reserve({ micros: sumOf(paid, limitOf) ?? 0, images: count });

@@ -1,5 +1,5 @@
 import { errorBody, type ServiceErrorCode } from "../contract/errors.ts";
-import type { FindGeneratedFile } from "../domain/files/files.ts";
+import type { FindGeneratedFile } from "../domain/files/uploads.ts";
 import type { TakeInDeps } from "../domain/jobs/take-in.ts";
 import { batchApi } from "./batch-api/batches.ts";
 import { ticketDownloads } from "./batch-api/zip.ts";

@@ -39,7 +39,7 @@ import { type Ids, randomIds } from "../kernel/ids.ts";
 import { groupBy } from "../kernel/json.ts";
 import { systemCodeOf } from "../kernel/system-errors.ts";
 import { withApiCode } from "../server/http/errors.ts";
-import { removeUnknown, removeUnnamed } from "../workers/recovery.ts";
+import { removeUnknown, removeUnnamed } from "../workers/scheduler.ts";
 import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
 
 export { DEFAULT_ACCOUNT };

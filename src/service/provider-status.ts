@@ -9,8 +9,7 @@ import {
   reportProviders,
   splitTroubles,
 } from "../domain/health/calls.ts";
-import { disabledBy, type ProviderTrouble } from "../domain/health/provider-health.ts";
-import { EVERY_MODEL } from "../domain/health/transitions.ts";
+import { disabledBy, EVERY_MODEL, type ProviderTrouble } from "../domain/health/provider-health.ts";
 import { type ImageProvider, ProviderError, type Trouble } from "../domain/ports/image-provider.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";

@@ -1,7 +1,7 @@
 import { KEPT, sweep } from "../domain/retention.ts";
 import { timeLimit } from "../kernel/clock.ts";
 import type { WorkerDeps } from "./deps.ts";
-import { removeUnknown } from "./recovery.ts";
+import { removeUnknown } from "./scheduler.ts";
 
 /** No request takes this long from the storing of its files to its acceptance. */
 const ABANDONED_MS = 3_600_000;

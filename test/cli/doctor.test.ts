@@ -2,13 +2,14 @@ import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
 import type { Output } from "../../src/cli/command.ts";
-import { checkNativeParts, checkNode } from "../../src/cli/commands/doctor.ts";
 import {
   checkDirectory,
+  checkNativeParts,
+  checkNode,
   checkOwner,
   checkSecrecy,
   checkService,
-} from "../../src/cli/commands/doctor-checks.ts";
+} from "../../src/cli/commands/doctor.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { acquireDataLockPatiently } from "../../src/storage/data-lock.ts";
 import { createCli } from "../support/cli.ts";

@@ -2,7 +2,7 @@ import { render } from "ink";
 import stringWidth from "string-width";
 import { describe, expect, it } from "vitest";
 import { Dashboard } from "../../src/dashboard/components/dashboard.tsx";
-import { FrameStream } from "../../src/dashboard/painter.ts";
+import { FrameStream } from "../../src/dashboard/show.tsx";
 import type { DashboardState } from "../../src/dashboard/state.ts";
 import { applied, batchRow, itemRow, NOW, press, viewOf } from "./facts.ts";
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { sniffImageType } from "../../src/contract/image-formats.ts";
 import { customIdProblem, referenceLimitByName } from "../../src/contract/limits.ts";
 import { nameImages } from "../../src/domain/downloads/zip.ts";
-import { fileIdOf } from "../../src/domain/files/files.ts";
+import { fileIdOf } from "../../src/domain/files/uploads.ts";
 import type { OutputRecord } from "../../src/domain/records.ts";
 import { parseDuration } from "../../src/kernel/durations.ts";
 import { hideApiKeys, hideUsedKeys, holdsApiKey, watchKey } from "../../src/kernel/hide-keys.ts";

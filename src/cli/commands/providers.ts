@@ -19,7 +19,7 @@ import { type ModelTrouble, modelTroubles } from "../model-check.ts";
 import { flagOption } from "../options.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { costDifference, formatMoment } from "./admin-data.ts";
-import { exitOfTrouble, findRunningProviders, worstExitCode } from "./doctor-checks.ts";
+import { exitOfTrouble, findRunningProviders, worstExitCode } from "./doctor.ts";
 import { storageOptions, upstreamOption } from "./shared-options.ts";
 
 export const command: CommandDetails = {

@@ -407,8 +407,7 @@ async function submit(
     sharesReferences: shares,
     approve: async (images, pending) => {
       // What is pending was agreed to before. A limit that is typed now holds for it, too.
-      if (options.maxCostMicroUsd !== undefined) budget.approve(images, await pending());
-      return budget.consent(images);
+      return budget.consent(images, options.maxCostMicroUsd === undefined ? [] : await pending());
     },
     retries: options.retries,
     qualities: pinnedQualities([models.first, ...settled.map(models.of)]),

@@ -3,8 +3,7 @@ import { paysDrawingsInPlay } from "../accounts.ts";
 import type { ImageProvider, UpstreamUsage } from "../ports/image-provider.ts";
 import type { Repositories, Transaction } from "../ports/stores.ts";
 import type { ProviderCalls } from "../records.ts";
-import type { ProviderTrouble } from "./provider-health.ts";
-import { EVERY_MODEL } from "./transitions.ts";
+import { EVERY_MODEL, type ProviderTrouble } from "./provider-health.ts";
 
 /** The time over which calls are summed up. */
 export const CALLS_EVERY_MS = 5 * 60_000;

@@ -1,7 +1,6 @@
 import { named, type Waiting } from "../../contract/waiting.ts";
 import type { Transaction } from "../ports/stores.ts";
-import type { Block } from "./provider-health.ts";
-import { WAITING_CODE_OF } from "./transitions.ts";
+import { type Block, WAITING_CODE_OF } from "./provider-health.ts";
 
 /**
  * Notes in the record of a running batch that a worker could not use its provider, and why. `sinceMs`: since when no image of the

@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
+import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
 import { invalidLine, type JobOfLines, type Line, type LineReader } from "../../domain/jobs/take-in.ts";
 import type { ModelEntry, OptionFacts } from "../../domain/models.ts";

@@ -1,7 +1,6 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { deleteFile, findFile, type GeneratedFile } from "../../domain/files/files.ts";
-import type { Upload } from "../../domain/files/uploads.ts";
+import { deleteFile, findFile, type GeneratedFile, type Upload } from "../../domain/files/uploads.ts";
 import type { FileFacts, FileRecord, Repositories } from "../../domain/ports/stores.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";

@@ -4,7 +4,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { BatchSource } from "../../contract/statuses.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
-import { findFile, type GeneratedFile } from "../../domain/files/files.ts";
+import { findFile, type GeneratedFile } from "../../domain/files/uploads.ts";
 import { createJob } from "../../domain/jobs/create-job.ts";
 import type { BatchPage } from "../../domain/ports/batches.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";

@@ -16,7 +16,7 @@ import {
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native-api.ts";
-import type { FindFileImage } from "../../domain/files/files.ts";
+import type { FindFileImage } from "../../domain/files/uploads.ts";
 import {
   InputImages,
   NO_SENT_TEXTS,

@@ -4,7 +4,7 @@ import { type ImageMimeType, type ImageSize, type SizeTier, tierOf } from "../..
 import type { Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { fileImagesOf } from "../../domain/files/files.ts";
+import { fileImagesOf } from "../../domain/files/uploads.ts";
 import { inputImageLimit, MAX_INPUT_IMAGES, type Misfit } from "../../domain/models.ts";
 import type { UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";

@@ -3,7 +3,7 @@ import { errorEntry, ImgbatchError, type ServiceErrorCode } from "../../contract
 import { IMAGE_EXTENSIONS, type ImageMimeType, type SizePx } from "../../contract/image-formats.ts";
 import { type OpenaiBody, openaiCode, openaiErrorBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS, routes } from "../../contract/routes.ts";
-import { findLinkedImage, linkImage } from "../../domain/files/files.ts";
+import { findLinkedImage, linkImage } from "../../domain/files/uploads.ts";
 import type { Misfit } from "../../domain/models.ts";
 import type { ImageConverter } from "../../domain/ports/image-inspector.ts";
 import type { AskedOptions, UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";

@@ -20,7 +20,7 @@ import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type OpenaiBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
-import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
+import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
 import {
   imageInDraft,
   NO_SENT_TEXTS,

@@ -6,7 +6,7 @@ import {
   type LeasedItem,
   unknownOutcome,
 } from "../../domain/batches/finish-item.ts";
-import { EVERY_MODEL } from "../../domain/health/transitions.ts";
+import { EVERY_MODEL } from "../../domain/health/provider-health.ts";
 import { endJob, FORGOTTEN_MS, GIVE_UP_MS, isAtWork, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/models.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { fileIdOf } from "../../../src/domain/files/files.ts";
-import { Uploads } from "../../../src/domain/files/uploads.ts";
+import { fileIdOf, Uploads } from "../../../src/domain/files/uploads.ts";
 import { type BlobStore, StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { FakeClock } from "../../support/fake-clock.ts";

@@ -4,7 +4,7 @@ import {
   type HealthRecord,
   healthy,
   lateResult,
-} from "../../../src/domain/health/transitions.ts";
+} from "../../../src/domain/health/provider-health.ts";
 import type { Trouble } from "../../../src/domain/ports/image-provider.ts";
 
 const SECOND = 1000;

@@ -1,7 +1,7 @@
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { checkStorage } from "../../../src/cli/commands/doctor-checks.ts";
+import { checkStorage } from "../../../src/cli/commands/doctor.ts";
 import { type BlobsPlace, LOCAL_STORAGE, type StoragePlaces } from "../../../src/config/storage-places.ts";
 import { DATA_FILES } from "../../../src/contract/data-directory.ts";
 import type { ImgbatchError } from "../../../src/contract/errors.ts";

@@ -4,6 +4,7 @@ import { onTestFinished } from "vitest";
 import { LOCAL_STORAGE, type StoragePlaces } from "../../../src/config/storage-places.ts";
 import { isProceduralOnly } from "../../../src/contract/data-directory.ts";
 import { issueKey, openAccount } from "../../../src/domain/accounts.ts";
+import { isPaid } from "../../../src/domain/models.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import {
@@ -97,9 +98,12 @@ export async function startServices(options: LocalServiceOptions): Promise<Local
 
 const keys = new Map<string, string>();
 
-/** The key of the default account, which has play money where a new data directory has it. */
+/**
+ * The key of the default account, which has play money where a new data directory has it, and real money for upstreams:
+ * consent in requests does not count with a shared database.
+ */
 async function keyOf(
-  { dataDirectory: data, config }: LocalServiceOptions,
+  { dataDirectory: data, config, providers = [] }: LocalServiceOptions,
   storage: StoragePlaces,
 ): Promise<string> {
   const known = keys.get(data);
@@ -107,7 +111,10 @@ async function keyOf(
   const { stores, close } = await openStorage(storage, { directory: data });
   const deps = { clock: systemClock, ids: randomIds };
   const { key } = await stores.write(async (tx) => {
-    const facts = { balanceMicroUsd: BALANCE_MICRO_USD, isPlay: isProceduralOnly(config) };
+    const facts = {
+      balanceMicroUsd: BALANCE_MICRO_USD,
+      isPlay: isProceduralOnly(config) && !providers.some(isPaid),
+    };
     const account = await openAccount(tx, deps, { name: "default", ...facts });
     return issueKey(tx, deps, { name: "local", accountId: account.id, group: "default", expiresAtMs: null });
   });

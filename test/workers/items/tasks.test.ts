@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import type { WorkerDeps } from "../../../src/workers/deps.ts";
-import { releaseLeases } from "../../../src/workers/recovery.ts";
+import { releaseLeases } from "../../../src/workers/scheduler.ts";
 import { onEachDialect } from "../../support/dialects.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeUpstream, made, tinyPng, troubled } from "../../support/fake-provider.ts";
