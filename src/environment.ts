@@ -112,6 +112,11 @@ export function poolThreads(): number {
   return Number(process.env.UV_THREADPOOL_SIZE || 4);
 }
 
+/** The SDK for S3 otherwise warns on Node 20 that its later versions need Node 22. The version that is bundled does not change. */
+export function hideNodeWarningOfAws(): void {
+  process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED = "true";
+}
+
 /**
  * Whether the standard variables of OpenTelemetry name a collector for traces. Its SDK reads them, and all others, itself:
  * then nothing here tells it to write to standard output, and no export takes longer than `mostMs`, which would delay a stop.

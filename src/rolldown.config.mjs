@@ -13,8 +13,7 @@ const common = {
     "pg-cloudflare",
     "react-devtools-core",
     "kerberos",
-    // Optional peers.
-    "@aws-sdk/credential-provider-node",
+    // An optional peer.
     "@opentelemetry/sdk-node",
   ],
   // Some libraries have a form with `require` beside their modules, which cannot be bundled.

@@ -32,14 +32,7 @@ async function make(names, output) {
     input: Object.fromEntries(names.map((name) => [name, sourceOf(name)])),
     platform: "node",
     logLevel: "warn",
-    external: [
-      "better-sqlite3",
-      "pg",
-      "sharp",
-      "react-devtools-core",
-      "@aws-sdk/credential-provider-node",
-      "@opentelemetry/sdk-node",
-    ],
+    external: ["better-sqlite3", "pg", "sharp", "react-devtools-core", "@opentelemetry/sdk-node"],
     // Some libraries have a form with `require` beside their modules, which cannot be bundled.
     resolve: { mainFields: ["module", "main"] },
     transform: { target: "node20.19", define: { "process.env.NODE_ENV": '"production"' } },

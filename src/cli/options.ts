@@ -28,9 +28,13 @@ export function flagOf(name: string): `--${string}` {
   return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 
-function wrongValue(name: string, text: unknown, advice: string): ImgbatchError {
+function wrongValue(name: string, text: string, advice: string, right: string | null): ImgbatchError {
   const flag = flagOf(name);
-  return new ImgbatchError("USAGE", `${flag} ${JSON.stringify(text)}: ${advice}`, { param: flag });
+  const more = right === null ? "" : ` Did you mean ${right}?`;
+  return new ImgbatchError("USAGE", `${flag} ${JSON.stringify(text)}: ${advice}${more}`, {
+    param: flag,
+    meant: right === null ? undefined : { typed: text, right },
+  });
 }
 
 /** The text of an option; undefined when it was not given. */
@@ -103,26 +107,28 @@ export function choiceOption<T extends string>(
   if (text === undefined) return undefined;
   const choice = choices.find((each) => each === text);
   if (choice !== undefined) return choice;
-  const meant = didYouMean(text, choices);
-  const advice = meant === null ? "" : ` Did you mean ${meant}?`;
-  throw wrongValue(name, text, `use ${listed(choices)}.${advice}`);
+  throw wrongValue(name, text, `use ${listed(choices)}.`, didYouMean(text, choices));
 }
 
 function listed(words: readonly string[]): string {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 }
 
-/** Reads an option with `read`, which returns null for a wrong value: then throws `USAGE` with the advice. */
+/**
+ * Reads an option with `read`, which returns null for a wrong value: then throws `USAGE` with the advice, and with what
+ * `meant` takes the value for.
+ */
 export function readOption<T>(
   options: TypedOptions,
   name: string,
   advice: string,
   read: (text: string) => T | null,
+  meant: (text: string) => string | null = () => null,
 ): T | undefined {
   const text = textOption(options, name);
   if (text === undefined) return undefined;
   const value = read(text);
-  if (value === null) throw wrongValue(name, text, `${advice}.`);
+  if (value === null) throw wrongValue(name, text, `${advice}.`, meant(text.trim()));
   return value;
 }
 

@@ -1,5 +1,5 @@
 import { Command, CommanderError, Option } from "commander";
-import { EXIT_CODES, type ExitName, ImgbatchError } from "../contract/errors.ts";
+import { EXIT_CODES, type ExitName, ImgbatchError, type Meant } from "../contract/errors.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { programName, quoted } from "../kernel/command-line.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
@@ -74,9 +74,53 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
     }
     if (error.code === "commander.help") return { kind: "help", text };
     const message = error.message.replace(/^error: /, "").replace(/\n+/g, " ");
-    throw new ImgbatchError("USAGE", explained(message, error.code, commandIn(argv, table), argv));
+    const path = commandIn(argv, table);
+    const meant = error.code === "commander.unknownOption" ? optionMeant(message, path, table) : null;
+    const said = explained(message, error.code, path, argv);
+    throw meant === null || !said.includes(meant.typed)
+      ? new ImgbatchError("USAGE", said)
+      : new ImgbatchError("USAGE", withSuggestion(said, meant.right), { meant });
   }
   return chosen ?? { kind: "help", text: program.helpInformation() };
+}
+
+/** What other programs call an option. */
+const OTHER_OPTIONS: Readonly<Record<string, string>> = {
+  "--ar": "--aspect-ratio",
+  "--ratio": "--aspect-ratio",
+  "--resolution": "--size",
+  "--image-size": "--size",
+  "--out": "--output",
+  "--outdir": "--output",
+  "--out-dir": "--output",
+  "--output-dir": "--output",
+  "--provider": "--upstream",
+  "--number": "--count",
+  "--budget": "--max-cost",
+};
+
+/** Returns the option that was meant by one that the command does not take; null where that is not certain. */
+function optionMeant(message: string, path: string, table: readonly CommandSpec[]): Meant | null {
+  const [, typed] = /^unknown option '(--[a-z][a-z-]*)/.exec(message) ?? [];
+  if (typed === undefined) return null;
+  const spec = path
+    .split(" ")
+    .reduce<CommandSpec | undefined>(
+      (above, name) => (above?.commands ?? table).find((each) => each.name === name),
+      undefined,
+    );
+  const known = [...(spec?.options ?? []), ...GLOBAL_OPTIONS, JSON_OPTION].flatMap(
+    ({ flags }) => flags.match(/--[a-z-]+/g) ?? [],
+  );
+  const longer = known.filter((name) => name.startsWith(`${typed}-`));
+  const other = OTHER_OPTIONS[typed];
+  const [, near] = /\(Did you mean (--[a-z-]+)\?\)/.exec(message) ?? [];
+  const right = known.find((name) => name === other) ?? (longer.length === 1 ? longer[0] : near);
+  return right === undefined ? null : { typed, right };
+}
+
+function withSuggestion(message: string, right: string): string {
+  return message.includes("Did you mean") ? message : `${message} (Did you mean ${right}?)`;
 }
 
 /** Adds to the message of a mistake what the command takes instead. */
@@ -297,13 +341,17 @@ async function runArguments(
   try {
     return { finish, code: await runCommand(invocation, { argv, terminal }, finish, closed) };
   } catch (error) {
-    return { finish, code: finish.fail(error, styleOf(invocation)) };
+    return { finish, code: finish.fail(error, styleOf(invocation, argv)) };
   }
 }
 
-function styleOf({ global, spec, path, options, arguments: words }: CommandInvocation): ErrorStyle {
+function styleOf(
+  { global, spec, path, options, arguments: words }: CommandInvocation,
+  argv: readonly string[],
+): ErrorStyle {
   const { paysAgain = false, resumes = false } = spec;
-  return { ...global, typed: { path, options, arguments: words, where: global, paysAgain, resumes } };
+  const typed = { path, options, arguments: words, where: global, paysAgain, resumes, words: argv };
+  return { ...global, typed };
 }
 
 /** The error style before parsing succeeded, guessed from the raw arguments. */
@@ -312,7 +360,7 @@ function guessStyle(argv: readonly string[], table: readonly CommandSpec[]): Err
     verbose: false,
     quiet: isTyped(argv, "-q", "--quiet"),
     color: !isTyped(argv, "--no-color"),
-    typed: { ...NOTHING_TYPED, path: commandIn(argv, table) },
+    typed: { ...NOTHING_TYPED, path: commandIn(argv, table), words: argv },
   };
 }
 
@@ -340,7 +388,7 @@ async function runCommand(
   };
   const failed = (thrown: unknown) => {
     lines.settle();
-    const code = finish.fail(thrown, styleOf(invocation));
+    const code = finish.fail(thrown, styleOf(invocation, argv));
     const { code: errorCode, message } = toImgbatchError(thrown);
     writeRunEnd(events, code, { code: errorCode, message });
     return code;

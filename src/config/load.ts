@@ -11,7 +11,13 @@ import { didYouMean } from "../kernel/did-you-mean.ts";
 import { makeDirectory, readRegularFile, writeFileDurably } from "../kernel/files.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { fieldsOf, isObject, MOST_JSON_LEVELS, TooDeepJson } from "../kernel/json.ts";
-import { findPreset, modelEntries, type Preset, UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
+import {
+  findPreset,
+  meantUpstream,
+  modelEntries,
+  type Preset,
+  UPSTREAM_NAMES,
+} from "../providers/catalogue/catalogue.ts";
 import {
   agreementsFile,
   CONFIG_FILE,
@@ -269,10 +275,11 @@ function ofUpstreams(value: Record<string, unknown>, source: string, names: read
   }
   const unknown = names.find((name) => findPreset(name) === undefined);
   if (unknown === undefined) return upstreamConfig(...names);
-  const meant = didYouMean(unknown, UPSTREAM_NAMES);
-  const advice = meant === null ? "" : ` Did you mean ${meant}?`;
+  const right = meantUpstream(unknown);
+  const advice = right === null ? "" : ` Did you mean ${right}?`;
   const message = `--upstream ${JSON.stringify(unknown)}: use ${UPSTREAM_NAMES.join(", ")}.${advice}`;
-  throw new ImgbatchError("USAGE", message, { param: "--upstream" });
+  const meant = right === null ? undefined : { typed: unknown, right };
+  throw new ImgbatchError("USAGE", message, { param: "--upstream", meant });
 }
 
 /** Returns the entry with this name, else the first one of this preset, else the first one of this type. */
@@ -283,13 +290,14 @@ function pick(entries: readonly Record<string, unknown>[], name: string, source:
     entries.find(({ type, preset }) => (type ?? findPreset(preset)?.provider.type) === name);
   if (found !== undefined) return found;
   const names = entries.flatMap((entry) => nameOf(entry) ?? []);
-  const meant = didYouMean(name, names);
+  const right = didYouMean(name, names);
   const there = `${source} has ${names.join(", ")}`;
-  const message = `--upstream ${JSON.stringify(name)}: ${there}.${meant === null ? "" : ` Did you mean ${meant}?`}`;
+  const message = `--upstream ${JSON.stringify(name)}: ${there}.${right === null ? "" : ` Did you mean ${right}?`}`;
   const ignoring = findPreset(name) === undefined ? "" : "; --config none ignores that file";
   throw new ImgbatchError("USAGE", message, {
     param: "--upstream",
     advice: `name a provider of that file, or add this one to it${ignoring}`,
+    meant: right === null ? undefined : { typed: name, right },
   });
 }
 
@@ -315,7 +323,7 @@ function unknownPreset(value: unknown): string | null {
   const entries = isObject(value) && Array.isArray(value.providers) ? value.providers : [];
   for (const [at, entry] of entries.entries()) {
     if (!isObject(entry) || typeof entry.preset !== "string" || findPreset(entry.preset)) continue;
-    const meant = didYouMean(entry.preset, UPSTREAM_NAMES);
+    const meant = meantUpstream(entry.preset);
     const advice = meant === null ? `use ${UPSTREAM_NAMES.join(", ")}` : `did you mean ${meant}?`;
     return `providers.${at}.preset: there is no preset ${JSON.stringify(entry.preset)}: ${advice}`;
   }

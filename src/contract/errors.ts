@@ -209,7 +209,13 @@ function exitOfStatus(status: number): ExitName {
   return "usage";
 }
 
-interface ErrorDetails {
+/** A word of a command line, and what to type in its place. */
+export interface Meant {
+  typed: string;
+  right: string;
+}
+
+export interface ErrorDetails {
   /** The field, parameter or header at fault, when it is one. */
   param?: string | undefined;
   cause?: unknown;
@@ -222,6 +228,8 @@ interface ErrorDetails {
   details?: readonly string[] | undefined;
   /** The next step, where the usual advice for the code does not fit. */
   advice?: string | undefined;
+  /** A typed word, and the word that was probably meant: where the command line is known, the advice repeats it so. */
+  meant?: Meant | undefined;
   /**
    * Why nothing was made, where that decides the advice: a code of `Waiting`, or the system's code for a connection to the
    * service that could not be made.
@@ -240,6 +248,7 @@ export class ImgbatchError extends Error {
   readonly retryAfterMs: number | undefined;
   readonly details: readonly string[] | undefined;
   readonly advice: string | undefined;
+  readonly meant: Meant | undefined;
   readonly because: string | undefined;
   /** An upstream may have made and billed what was asked for: a library must not ask again by itself. */
   readonly mayBePaid: boolean;
@@ -254,6 +263,7 @@ export class ImgbatchError extends Error {
     this.retryAfterMs = details.retryAfterMs;
     this.details = details.details;
     this.advice = details.advice;
+    this.meant = details.meant;
     this.because = details.because;
     this.mayBePaid = details.mayBePaid ?? false;
   }

@@ -44,6 +44,8 @@ interface Sending {
 export interface AnswerHeaders {
   get(name: string): string | null;
   has(name: string): boolean;
+  /** All fields, with names in lower case. */
+  entries(): Iterable<[string, string]>;
 }
 
 /** An answer whose headers have come. */
@@ -261,7 +263,8 @@ export function headersOf(headers: IncomingHttpHeaders): AnswerHeaders {
     const value = headers[name.toLowerCase()];
     return value === undefined ? null : [value].flat().join(", ");
   };
-  return { get, has: (name) => get(name) !== null };
+  const entries = () => Object.keys(headers).map((name): [string, string] => [name, get(name) ?? ""]);
+  return { get, has: (name) => get(name) !== null, entries };
 }
 
 /** Returns a body of at most `maxBytes`; null when it is longer, and the rest is not read. */

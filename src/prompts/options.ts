@@ -44,6 +44,8 @@ interface Kind {
   read: (text: string) => string | number | null;
   /** What would be right. */
   advice: string;
+  /** Returns the value that was probably meant by a wrong one, or null. Default: not known. */
+  meant?: (text: string) => string | null;
 }
 
 const MOST_WORD_CHARS = 40;
@@ -76,6 +78,7 @@ export const OPTIONS: Readonly<Record<OptionField, Kind>> = {
     key: "size",
     read: readImageSize,
     advice: `use ${SIZE_TIERS.join(", ")}, or pixels such as 1536x1024`,
+    meant: tierOfSide,
   },
   quality: {
     key: "quality",
@@ -99,6 +102,12 @@ export const OPTIONS: Readonly<Record<OptionField, Kind>> = {
   },
 };
 
+/** Returns the size whose square has this side in pixels. */
+function tierOfSide(text: string): string | null {
+  const [, side] = /^(512|1024|2048|4096)(?:px)?$/i.exec(text) ?? [];
+  return side === undefined ? null : side === "512" ? side : `${Number(side) / 1024}K`;
+}
+
 function seedOfText(text: string): number | null {
   const seed = wholeNumberOf(text);
   return seed !== null && seed <= MOST_SEED ? seed : null;
@@ -117,14 +126,17 @@ export function readOptions(
 
 /** Checks the options of a row. */
 export function checkOptions(fields: Record<string, unknown>, report: Report): Options {
-  return readOptions((field, { read, advice }) => {
+  return readOptions((field, { read, advice, meant }) => {
     const value = fields[field] ?? null;
     if (value === null) return null;
     const isNumber = typeof value === "number" && (field === "seed" || field === "size");
     const found = isNumber || typeof value === "string" ? read(String(value).trim()) : null;
     const isAny = field === "seed" && /^-1(\.0+)?$/.test(String(value).trim());
-    if (found === null) report(field, `${shown(value)}: ${isAny ? "leave it out for any seed" : advice}`);
-    return found;
+    if (found !== null) return found;
+    const right = meant?.(String(value).trim()) ?? null;
+    const more = right === null ? "" : `; did you mean ${right}?`;
+    report(field, `${shown(value)}: ${isAny ? "leave it out for any seed" : advice}${more}`);
+    return null;
   });
 }
 

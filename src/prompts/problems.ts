@@ -1,4 +1,4 @@
-import { ImgbatchError } from "../contract/errors.ts";
+import { type ErrorDetails, ImgbatchError } from "../contract/errors.ts";
 import { truncateCodePoints } from "../kernel/text.ts";
 
 /** The file and the line of a prompt. */
@@ -18,6 +18,9 @@ export interface Problem {
   field: string | null;
   message: string;
 }
+
+/** What repairs a problem that is the only one. */
+type Remedy = Pick<ErrorDetails, "advice" | "meant">;
 
 /** Reports a problem of the row that is being read. */
 export type Report = (field: string | null, message: string) => void;
@@ -44,6 +47,7 @@ export class Problems {
   #line = "";
   /** Why the rest of the input is not known; null when all of it was read. */
   #cut: string | null = null;
+  #remedy: Remedy = {};
 
   get count(): number {
     return this.#count;
@@ -59,7 +63,12 @@ export class Problems {
     return this.#shown.some((each) => each.file === file && each.line === line && each.field === field);
   }
 
-  add(fileLine: Pick<Problem, "file" | "line">, field: string | null, message: string): void {
+  add(
+    fileLine: Pick<Problem, "file" | "line">,
+    field: string | null,
+    message: string,
+    remedy: Remedy = {},
+  ): void {
     const line = `${fileLine.file}:${fileLine.line}`;
     if (line !== this.#line) this.#ofLine.clear();
     this.#line = line;
@@ -67,6 +76,7 @@ export class Problems {
     if (this.#ofLine.has(problem)) return;
     this.#ofLine.add(problem);
     this.#count++;
+    this.#remedy = this.#count === 1 ? remedy : {};
     const name = field === null ? null : truncateCodePoints(field, MOST_SHOWN_CHARS, "…");
     if (this.#shown.length < MOST_SHOWN) this.#shown.push({ ...fileLine, field: name, message });
   }
@@ -93,7 +103,8 @@ export class Problems {
     const isOfFiles = shown.every(({ line }) => line === null);
     const isOfFlags = shown.every(({ file }) => file.startsWith("--"));
     throw new ImgbatchError("INVALID_INPUT", `${count} in the input; nothing was sent.`, {
-      advice: isOfFlags ? FIX_FLAGS : isOfFiles ? FIX_FILES : undefined,
+      advice: this.#remedy.advice ?? (isOfFlags ? FIX_FLAGS : isOfFiles ? FIX_FILES : undefined),
+      meant: this.#remedy.meant,
       details: [...shown.map(formatProblem), ...more, ...(this.#cut === null ? [] : [this.#cut])],
     });
   }

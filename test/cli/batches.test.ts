@@ -151,6 +151,18 @@ it("cancel of a run that was split stops every batch of it, also when the servic
   expect(json().released).toBeNull();
 });
 
+it("cancel takes several runs and ids, and stops each batch once", async () => {
+  const cli = await bench({ statuses: ["running"] });
+  await cli.here(["submit", "pets.jsonl", "-o", "more", "-d", "--new"]);
+  const [first, second] = cli.fake.batches.map(({ id }) => id);
+  const { code, json } = await cli.here(["cancel", "pets-images", second ?? "", "more", "--json"]);
+  expect([code, json().cancelled]).toEqual([0, [first, second]]);
+  expect(cli.fake.count(/^POST .*cancel/)).toBe(2);
+  expect((await cli.here(["cancel", "more", "pets-images"])).stderr).toMatch(
+    /next: imgbatch open more; imgbatch open pets-images\n$/,
+  );
+});
+
 it("delete needs to know what; outputs, then the record, and the files here stay", async () => {
   const cli = await bench();
   await cli.here(["wait", "pets-images"]);

@@ -358,7 +358,7 @@ it("[GEN-10] a file of prompts gives a directory with every image and a line for
   const cli = await many(["cat one", "dog two", "owl three"]);
   const { code, stdout, stderr } = await cli.run([...RUN, "-j", "3", "--rpm", "1000"]);
   expect({ code, stdout }).toEqual({ code: 0, stdout: "out\n" });
-  expect(stderr).toMatch(/3 of 3 images on disk\nnext: look into out\/images/);
+  expect(stderr).toMatch(/3 of 3 images on disk\nnext: imgbatch open out\n$/);
   expect(cli.list("out")).toEqual(["images", "imgbatch.json", "index.html", "input.jsonl", "results.jsonl"]);
   expect(cli.list("out/images")).toEqual(["cat-one.png", "dog-two.png", "owl-three.png"]);
   expect(results(cli)).toMatchObject([

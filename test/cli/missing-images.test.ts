@@ -189,10 +189,10 @@ it("[CLI-1] each outcome of a batch names the command that comes next, with what
   expect(await after("wait", dir)).toBe("next: imgbatch download 'my pets'");
   expect(await after("status", id)).toBe(`next: imgbatch download ${id}`);
   expect(await after("download", dir)).toBe("next: imgbatch retry 'my pets'");
-  expect(await after("status", dir)).toBe("next: look into 'my pets'");
+  expect(await after("status", dir)).toBe("next: imgbatch open 'my pets'");
   expect(await after("download", dir, "--item", "none")).toMatch(/^next: imgbatch items 'my pets' /);
   expect(await after("submit", "pets.jsonl", "-o", dir, "--dry-run")).toBe(
-    "next: the same command without --dry-run",
+    "next: imgbatch submit pets.jsonl -o 'my pets'",
   );
   expect(await after("status", "nodir")).toMatch(/^next: imgbatch list /);
   expect((await cli.here(["status", "nodir"])).stderr).toContain(
@@ -207,13 +207,13 @@ it("[CLI-1] each outcome of a batch names the command that comes next, with what
   expect(wire.id).toBe(id);
 });
 
-it("[CLI-1] what is on disk is named: the folder, or the ZIP that was kept", async () => {
+it("[CLI-1] a run that is whole is opened next, also where the ZIP was kept", async () => {
   const cli = await createCli();
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
   const folder = await cli.here(["submit", "p.jsonl", "-o", "my images"]);
-  expect(next(folder.stderr)).toBe("next: look into 'my images/images' (the same command again repairs)");
+  expect(next(folder.stderr)).toBe("next: imgbatch open 'my images'");
   const zip = await cli.here(["submit", "p.jsonl", "-o", "zipped", "--zip"]);
-  expect(next(zip.stderr)).toMatch(/^next: look into zipped\/imgbatch_\w+\.zip \(/);
+  expect(next(zip.stderr)).toBe("next: imgbatch open zipped");
 });
 
 it("[CLI-1] what is no output directory of a run gets the runs that are here, or the way to make one", async () => {

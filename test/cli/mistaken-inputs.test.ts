@@ -45,6 +45,48 @@ it("a prompt, a directory, or a name that is nearly a file, in place of a prompt
   }
 });
 
+it("[CLI-1] a common slip is told the whole command line that was meant", async () => {
+  const cli = await createInProcessCli();
+  writeFileSync(cli.path("prompts.jsonl"), '{"prompt":"a fox"}');
+  writeFileSync(cli.path("fox.png"), "");
+  mkdirSync(cli.path("texts"));
+  writeFileSync(cli.path("texts/pets.jsonl"), '{"prompt":"a fox"}');
+  const submit = ["submit", "prompts.jsonl"];
+  for (const [typed, right] of [
+    [[...submit, "--aspect", "16:9"], "submit prompts.jsonl --aspect-ratio 16:9"],
+    [[...submit, "--aspect=16:9", "--dry-run"], "submit prompts.jsonl --aspect-ratio=16:9 --dry-run"],
+    [["generate", "a fox", "--ar", "16:9"], "generate 'a fox' --aspect-ratio 16:9"],
+    [[...submit, "--outptu", "out"], "submit prompts.jsonl --output out"],
+    [[...submit, "--upstream", "gemini"], "submit prompts.jsonl --upstream google"],
+    [[...submit, "--upstream=gemini"], "submit prompts.jsonl --upstream=google"],
+    [[...submit, "--size", "1024"], "submit prompts.jsonl --size 1K"],
+    [[...submit, "-o", "fox.png"], "submit prompts.jsonl -o fox.png-images"],
+    [["submit", "texts", "--max-cost", "1"], "submit texts/pets.jsonl --max-cost 1"],
+    [["submit", "promts.jsonl", "--zip"], "submit prompts.jsonl --zip"],
+    [["submit", "a red fox"], "generate 'a red fox'"],
+  ] as const) {
+    const { code, stderr } = await runInProcess(typed, { cwd: cli.cwd });
+    expect([code, stderr.trim().split("\n").at(-1)]).toEqual([2, `next: imgbatch ${right}`]);
+  }
+});
+
+it("no command line is repeated that may have a secret, or in which the wrong word stands twice", async () => {
+  const cwd = await tempDir();
+  writeFileSync(join(cwd, "p.txt"), "a fox");
+  for (const more of [
+    ["--api-key", "abcdef"],
+    ["--upstream", "gemini", "--name", "gemini"],
+    ["--upstream", "gemini", "--base-url", "http://me:abcdef@host"],
+  ]) {
+    const { code, stderr } = await runInProcess(["submit", "p.txt", ...more], { cwd });
+    expect([code, stderr.includes("abcdef"), stderr.split("\n").at(-2)]).toEqual([
+      2,
+      false,
+      "next: imgbatch submit --help",
+    ]);
+  }
+});
+
 it("a file in place of the output directory is refused with one that is free, before anything is sent", async () => {
   const cli = await createInProcessCli();
   writeFileSync(cli.path("prompts.jsonl"), '{"prompt":"a fox"}');
@@ -56,7 +98,7 @@ it("a file in place of the output directory is refused with one that is free, be
     const { code, stderr } = await cli.run(command);
     expect(code).toBe(2);
     expect(stderr).toContain("--output: out is a file.");
-    expect(stderr).toContain("--output out-images");
+    expect(stderr).toContain(`next: imgbatch ${command.join(" ")}-images `);
   }
   expect(cli.fake.requests).toEqual([]);
 });

@@ -34,6 +34,14 @@ it("open names the contact sheet of a run; without a directory, of the newest ru
   expect(without.stderr).toContain("has no contact sheet");
 });
 
+it("open shows an image, as generate says at its end", async () => {
+  const cli = await createCli();
+  await writeFile(join(cli.cwd, "a fox.png"), "");
+  const { code, stdout } = await cli.here(["open", "a fox.png"]);
+  expect({ code, stdout }).toEqual({ code: 0, stdout: `${join(cli.cwd, "a fox.png")}\n` });
+  expect((await cli.here(["open", "none.png"])).code).toBe(2);
+});
+
 it("a directory that is no run is exit 2, and so is one without any run", async () => {
   const { cli } = await withRun();
   await mkdir(join(cli.cwd, "other"));

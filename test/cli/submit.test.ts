@@ -20,7 +20,7 @@ it("[CLI-1] submit prints the directory and nothing else on stdout; what to do n
   const { code, stdout, stderr } = await cli.run(["submit", "pets.jsonl"]);
   expect({ code, stdout }).toEqual({ code: 0, stdout: "pets-images\n" });
   expect(stderr).toContain("2 of 2 images on disk and verified, $0.07");
-  expect(stderr.trim().split("\n").at(-1)).toMatch(/^next: look into pets-images\/images/);
+  expect(stderr.trim().split("\n").at(-1)).toBe("next: imgbatch open pets-images");
   expect((await readdir(join(cli.cwd, "pets-images", "images"))).sort()).toEqual(["cat.png", "dog.png"]);
 });
 

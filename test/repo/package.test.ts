@@ -66,14 +66,19 @@ describe("the package", { timeout: 180_000 }, () => {
     for (const file of ["licences.txt", "licences-view.txt", "console/licenses.md"])
       expect(await readFile(join(installed, "dist", file), "utf8")).toMatch(/Permission is hereby granted/);
 
-    // So is an optional package that is needed.
-    const keyless = { PATH: process.env.PATH, HOME: directory, IMGBATCH_DATA: join(directory, "keyless") };
+    // Amazon's sources of keys came along, and are asked for those of a role.
+    const keyless = {
+      PATH: process.env.PATH,
+      HOME: directory,
+      IMGBATCH_DATA: join(directory, "keyless"),
+      AWS_EC2_METADATA_DISABLED: "true",
+    };
     const serving = run(program, ["serve", "--blobs", "s3://images"], { cwd: directory, env: keyless });
     const refused = await serving.catch((error) => error);
     expect([refused.code, refused.stderr]).toEqual([
       2,
       expect.stringMatching(
-        /AWS_ACCESS_KEY_ID is not set.*\n.*npm install --global @aws-sdk\/credential-provider-node/,
+        /^error: .*AWS_ACCESS_KEY_ID is not set, and this process has no role with keys .*\n.*give this process a role/,
       ),
     ]);
 

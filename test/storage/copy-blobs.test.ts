@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { fileBlobs } from "../../src/storage/blobs/file-blobs.ts";
-import { s3Blobs } from "../../src/storage/blobs/s3/s3-blobs.ts";
+import { s3Blobs } from "../../src/storage/blobs/s3.ts";
 import { copyBlobs } from "../../src/storage/copy.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 import { fakeBucket } from "../support/s3/buckets.ts";

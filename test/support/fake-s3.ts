@@ -15,6 +15,8 @@ export interface S3Fault {
   slowMs?: number;
   /** The answer's body has a wrong byte in its middle, and its length is right. */
   wrongBytes?: true;
+  /** Something else answers with this, status 200. */
+  says?: string;
   /** No answer ever. */
   hang?: true;
 }
@@ -99,7 +101,7 @@ export async function startFakeS3(
       const signed = { method: request.method, url: message.url ?? "", headers: message.headers, body };
       verifySignature(signed, { credentials: fake.credentials, region: fake.region, nowMs: fake.now() });
       if (bucket !== fake.bucket) throw new S3Error(404, "NoSuchBucket");
-      answer = operate(fake, request, body);
+      answer = fault.says === undefined ? operate(fake, request, body) : { status: 200, body: fault.says };
     } catch (error) {
       if (!(error instanceof S3Error)) throw error;
       answer = errorAnswer(error);

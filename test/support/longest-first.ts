@@ -13,7 +13,7 @@ const SECONDS: Record<string, number> = {
   "service/roles": 35,
   "storage/postgres": 40,
   "storage/postgres-notices": 8,
-  "storage/blobs/s3/s3-blobs": 10,
+  "storage/blobs/s3": 10,
   "service/tracing": 15,
   "upstreams/canary": 8,
   "upstreams/jobs/ends": 10,

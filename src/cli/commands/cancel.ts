@@ -5,35 +5,35 @@ import type { CommandContext, CommandDetails, CommandResult } from "../command.t
 import { withService } from "../connect/connect.ts";
 import { CANCELS_AT_ONCE, saveMade, untilCancelled } from "../interruption.ts";
 import { batchLine, describeCancel, releasedMicroUsd } from "../output/batches.ts";
-import { nextCommand } from "../output/next-step.ts";
+import { nextCommand, openStep } from "../output/next-step.ts";
 import {
   forEachBatch,
   ownIds,
   recordAll,
   rememberedUpstream,
   requireBatch,
-  resolveTarget,
+  resolveTargets,
   withUnknown,
 } from "../targets.ts";
-import { asking, target } from "./shared-options.ts";
+import { asking, targets } from "./shared-options.ts";
 
 export const command: CommandDetails = {
-  arguments: [target],
-  examples: ["imgbatch cancel prompts-images"],
+  arguments: [targets],
+  examples: ["imgbatch cancel prompts-images", "imgbatch cancel pets-images towns-images"],
   exits: asking,
   run,
 };
 
 /**
- * `imgbatch cancel`: cancels a batch, or every batch of a run. Nothing more is sent, what has left for a paid upstream is
+ * `imgbatch cancel`: cancels batches, or every batch of runs. Nothing more is sent, what has left for a paid upstream is
  * awaited, and finished images stay and are billed. Those of a run are saved in its directory.
  */
 async function run(context: CommandContext): Promise<CommandResult> {
   const { output, signal } = context;
-  const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
-  const needs = { workers: true, images: false, ...rememberedUpstream([target]) };
+  const named = await resolveTargets(context);
+  const needs = { workers: true, images: false, ...rememberedUpstream(named) };
   return withService(context, needs, async (service) => {
-    const own = ownIds(target, service);
+    const own = named.flatMap((target) => ownIds(target, service));
     const { http } = service;
     const cancel = async (id: string) => {
       const before = await requireBatch(http, id, signal);
@@ -45,14 +45,17 @@ async function run(context: CommandContext): Promise<CommandResult> {
     // All of them stop before the first is awaited.
     const ended = await forEachBatch(own, cancel, ({ batch }) => describe(batch), CANCELS_AT_ONCE);
     const batches = ended.map(({ batch }) => batch);
-    await recordAll([target], batches, context.clock);
+    await recordAll(named, batches, context.clock);
     for (const { batch, isNew } of ended) output.note(describe(batch, isNew));
-    const place = target.run && { dir: target.run.dir, shownDir: target.argument };
-    const saved = place && (await saveMade(context, service, place));
-    const fetch = saved === null ? nextCommand(context.global, "download", target.argument) : null;
-    const next = fetch ?? nextCommand({}, "open", target.argument);
-    return withUnknown(target, service, context, {
-      ...(batches.some((batch) => batch.successCount > 0) ? { next } : {}),
+    const steps: string[] = [];
+    for (const { argument, ids, run } of named) {
+      const saved = run && (await saveMade(context, service, { dir: run.dir, shownDir: argument }));
+      const hasImages = batches.some(({ id, successCount }) => ids.includes(id) && successCount > 0);
+      const fetch = saved === null ? nextCommand(context.global, "download", argument) : null;
+      if (hasImages) steps.push(fetch ?? openStep(argument));
+    }
+    const result: CommandResult = {
+      ...(steps.length > 0 ? { next: steps.slice(0, MOST_STEPS).join("; ") } : {}),
       json: {
         cancelled: ended.filter(({ isNew }) => isNew).map(({ batch }) => batch.id),
         released: releasedOf(ended),
@@ -60,9 +63,13 @@ async function run(context: CommandContext): Promise<CommandResult> {
         batches: batches.map((batch) => batch.raw),
       },
       lines: batches.map((batch) => batchLine(batch, context.global)),
-    });
+    };
+    return named.reduce((known, target) => withUnknown(target, service, context, known), result);
   });
 }
+
+/** A list of more commands does not help. */
+const MOST_STEPS = 5;
 
 function describe(batch: Batch, isNew = true): string {
   if (isNew || batch.status !== "cancelled") return describeCancel(batch);

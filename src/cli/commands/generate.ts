@@ -5,7 +5,6 @@ import { PAID_TWICE_NOTE } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, typeOfFileName } from "../../contract/image-formats.ts";
 import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
-import { shellWord } from "../../kernel/command-line.ts";
 import { shownPath } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { type Cost, costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
@@ -20,6 +19,7 @@ import { billNote, upstreamBill } from "../finish-run.ts";
 import { stopReason, timeLimit } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { positiveDurationOption } from "../options.ts";
+import { openStep } from "../output/next-step.ts";
 import { chooseUpstream } from "../targets.ts";
 import { generateMany, realtimeConsent } from "./generate-file.ts";
 import { type GenerateOptions, readGenerateOptions } from "./generate-options.ts";
@@ -279,7 +279,7 @@ function describe(
       request_id: image.requestId ?? null,
     },
     lines: [path],
-    next: `look at ${shellWord(path)}`,
+    next: openStep(path),
   };
 }
 

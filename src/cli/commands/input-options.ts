@@ -49,8 +49,8 @@ export const itemOptions: readonly OptionSpec[] = [
 
 /** Throws `USAGE` for a wrong option. */
 export function readItemOptions(typed: TypedOptions): Options {
-  return readOptions((_field, { key, read, advice }) =>
-    readOption(typed, key, advice, (text) => read(text.trim())),
+  return readOptions((_field, { key, read, advice, meant }) =>
+    readOption(typed, key, advice, (text) => read(text.trim()), meant),
   );
 }
 

@@ -1,26 +1,35 @@
-import { access, readdir } from "node:fs/promises";
+import { access, readdir, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { typeOfFileName } from "../../contract/image-formats.ts";
 import { openPath } from "../../processes/programs.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import { GALLERY_FILE } from "../../runs/reports/gallery.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import type { CommandContext, CommandDetails, CommandResult, Output } from "../command.ts";
 import { noRun } from "../targets.ts";
 
 export const command: CommandDetails = {
   arguments: [
     {
-      name: "[dir]",
-      description: "the output directory of a run; without it, this one, else the newest run in it",
+      name: "[dir|image]",
+      description:
+        "the output directory of a run, or an image file; without it, this directory, else the newest run in it",
     },
   ],
-  examples: ["imgbatch open", "imgbatch open prompts-images"],
+  examples: ["imgbatch open", "imgbatch open prompts-images", "imgbatch open fox.png"],
   exits: ["conflict", "saving"],
   run,
 };
 
-/** `imgbatch open`: opens the contact sheet of a run, or its folder if it has none. Prints the path in every case. */
+/**
+ * `imgbatch open`: opens the contact sheet of a run, or its folder if it has none; or an image. Prints the path in every
+ * case.
+ */
 async function run({ arguments: [named], cwd, output }: CommandContext): Promise<CommandResult> {
+  if (named !== undefined && typeOfFileName(named) !== null) {
+    const image = resolve(cwd, named);
+    if ((await stat(image).catch(() => null))?.isFile()) return show(image, output);
+  }
   const shownDir = named ?? (await newestRun(cwd));
   const dir = resolve(cwd, shownDir);
   if ((await readRunState(dir)) === null) throw noRun(shownDir, cwd);
@@ -31,7 +40,10 @@ async function run({ arguments: [named], cwd, output }: CommandContext): Promise
   );
   if (!hasSheet)
     output.note(`${shownDir} has no contact sheet: run the command that made it again to get one`);
-  const path = hasSheet ? sheet : dir;
+  return show(hasSheet ? sheet : dir, output);
+}
+
+async function show(path: string, output: Pick<Output, "note">): Promise<CommandResult> {
   const isOpen = await openPath(path);
   if (!isOpen) output.note("nothing can be opened here: open this path in a browser");
   return { json: { path, opened: isOpen }, lines: [path] };

@@ -178,8 +178,10 @@ function typedFlags(options: read.TypedOptions): Record<string, string> {
 /** Throws `USAGE` where a file is in the place of the output directory. */
 export function requireDirectory(dir: string, shownDir: string): void {
   if (!isFile(dir)) return;
-  const advice = `name a directory, such as --output ${shellWord(`${shownDir}-images`)}`;
-  throw new ImgbatchError("USAGE", `--output: ${shownDir} is a file.`, { param: "--output", advice });
+  const right = `${shownDir}-images`;
+  const advice = `name a directory, such as --output ${shellWord(right)}`;
+  const meant = { typed: shownDir, right };
+  throw new ImgbatchError("USAGE", `--output: ${shownDir} is a file.`, { param: "--output", advice, meant });
 }
 
 function isFile(path: string): boolean {

@@ -48,7 +48,7 @@ import { describeFinished, finishRun } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
-import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
+import { commandAgain, commandWith, commandWithout, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, originsOf, requireKnown, unknownRun } from "../targets.ts";
 import { fieldFlags, loadReferences, readVariableRules, requireCount } from "./input-options.ts";
 import { running } from "./shared-options.ts";
@@ -418,7 +418,7 @@ async function submit(
   if (options.dryRun || isUpdate) await requireKnown(target, service, context);
   if (options.dryRun) {
     const result = await describeDryRun(work, budget, models, options);
-    return { ...result, next: "the same command without --dry-run" };
+    return { ...result, next: commandWithout(context.typed, "--dry-run") };
   }
   return withRunLock(dir, { clock, signal }, async () => {
     const started = await startRun(work);

@@ -1,9 +1,16 @@
 import { basename, extname } from "node:path";
 import type { Batch } from "../../client/answers.ts";
-import { type ErrorCode, type ExitName, errorEntry, type ImgbatchError } from "../../contract/errors.ts";
+import {
+  type ErrorCode,
+  type ExitName,
+  errorEntry,
+  type ImgbatchError,
+  type Meant,
+} from "../../contract/errors.ts";
 import { isWaitingCode, type WaitingCode } from "../../contract/waiting.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";
 import { programName, quoted, shellWord } from "../../kernel/command-line.ts";
+import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import { isLacking, lastRound } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import type { GlobalOptions } from "../options.ts";
@@ -19,6 +26,8 @@ export interface Typed {
   paysAgain: boolean;
   /** Running the command again continues where it stopped. */
   resumes: boolean;
+  /** The whole command line, where a person typed it, without the name of the program. */
+  words?: readonly string[];
 }
 
 /** The value for a command line that could not be parsed. */
@@ -210,6 +219,8 @@ const BY_EXIT: Record<ExitName, Advice> = {
 
 /** The next step after an error: the error's own advice, else the one for its code and command. */
 export function adviceFor(error: ImgbatchError, typed: Typed): string {
+  const mended = error.meant === undefined ? null : commandMeant(typed.words ?? [], error.meant);
+  if (mended !== null) return mended;
   if (error.advice !== undefined) return error.advice;
   if (isOutOfCapacity(error)) return NO_CAPACITY_ADVICE;
   const { code } = error;
@@ -284,7 +295,7 @@ interface Subject {
 const MOST_COMMANDS = 5;
 
 /**
- * The next step for batches or runs: finish the submission, wait, download, or look at the failures or at what is here.
+ * The next step for batches or runs: finish the submission, wait, download, look at the failures, or open what is here.
  * Null if nothing is left to do.
  */
 export function nextSteps(
@@ -311,7 +322,7 @@ export function nextSteps(
   const empty = steps.find(({ step }) => step === "items");
   if (empty !== undefined) return `${nextCommand(where, "items", empty.argument)} (says why)`;
   const fetched = steps.find(({ step }) => step === "look");
-  return fetched === undefined ? null : `look into ${shellWord(fetched.argument)}`;
+  return fetched === undefined ? null : openStep(fetched.argument);
 }
 
 /** Whether all images were on disk when the directory was last used, but for those that failed. */
@@ -328,9 +339,9 @@ function stepOf(
   return there.length > 0 ? "items" : null;
 }
 
-/** The advice to look at files of a run's directory. */
-export function lookInto(dir: string, ...names: readonly string[]): string {
-  return `look into ${names.map((name) => shellWord(`${dir}/${name}`)).join(", ")}`;
+/** The command that shows the images of a run, or an image file. It asks no service. */
+export function openStep(path: string): string {
+  return nextCommand({}, "open", path);
 }
 
 export const ALL_HERE = "the images are all here";
@@ -406,6 +417,33 @@ export function commandWith(
   const given = Object.entries(values).flatMap(([flag, value]) => (value === undefined ? [] : [flag, value]));
   const words = [...kept, ...given, ...(end < 0 ? [] : typed.slice(end))];
   return [programName(), ...words.map(quoted)].join(" ");
+}
+
+/** Writes a typed command line again without a flag that has no value. Words behind `--` are no options. */
+export function commandWithout(typed: readonly string[], flag: Flag["flag"]): string {
+  const end = typed.indexOf("--");
+  const kept = typed.filter((word, i) => word !== flag || (end >= 0 && i > end));
+  return [programName(), ...kept.map(quoted)].join(" ");
+}
+
+/** No command line with such a word is repeated: the word, or its value, may be a secret. */
+const MAY_BE_SECRET =
+  /^--(?!api-key-(?:file|stdin)|idempotency-key).*(?:key|token|secret|password)|:\/\/.*@/is;
+
+/** Writes a typed command line again with another word in place of a wrong one; null where that is not certain. */
+function commandMeant(words: readonly string[], { typed, right }: Meant): string | null {
+  const isName = typed.startsWith("--");
+  const mended = words.map((word) => {
+    if (word === typed) return right;
+    if (isName && word.startsWith(`${typed}=`)) return `${right}${word.slice(typed.length)}`;
+    return /^--[a-z-]+=/.test(word) && word.endsWith(`=${typed}`)
+      ? `${word.slice(0, word.length - typed.length)}${right}`
+      : word;
+  });
+  const changed = mended.filter((word, i) => word !== words[i]);
+  if (changed.length !== 1 || words.some((word) => MAY_BE_SECRET.test(word) || holdsApiKey(word)))
+    return null;
+  return [programName(), ...mended.map(quoted)].join(" ");
 }
 
 /** A lone `-` is standard input. */

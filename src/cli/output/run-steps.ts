@@ -4,16 +4,15 @@ import { isOutOfCapacity } from "../../http/retries.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import type { FileLine } from "../../prompts/problems.ts";
 import { findPreset } from "../../providers/catalogue/catalogue.ts";
-import { IMAGES_FOLDER } from "../../runs/directory/names.ts";
-import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../../runs/directory/results.ts";
-import { countImages, repairsOf, stands } from "../../runs/standing.ts";
+import { RETRY_FILE, type ResultLine } from "../../runs/directory/results.ts";
+import { repairsOf, stands } from "../../runs/standing.ts";
 import {
   adviceByKind,
   type Flag,
   goingOnHere,
-  lookInto,
   NO_CAPACITY_ADVICE,
   nextCommand,
+  openStep,
   type Whereabouts,
   whenBilled,
 } from "./next-step.ts";
@@ -34,18 +33,12 @@ export interface EndedSteps {
   updateStep?: string | undefined;
 }
 
-/** The ways to get the images of a run that are not here, the cheapest first; else where to look. */
+/** The ways to get the images of a run that are not here, the cheapest first; else the command that shows them. */
 export function nextOfRun(run: EndedSteps, where: Whereabouts): string {
-  const { lines, shownDir, remake } = run;
-  const steps = repairsOf(lines).flatMap(({ kind }) => STEPS[kind](run, where) ?? []);
-  if (steps.length > 0) return steps.join("; ");
-  const counts = countImages(run);
-  if (counts.failed + counts.missing > 0 || counts.success === 0) return lookInto(shownDir, RESULTS_FILE);
-  const more = remake === "generate" ? "running the same command again makes no image twice" : REPAIRS;
-  return `${lookInto(shownDir, ...placesOf(lines))} (${more})`;
+  const steps = repairsOf(run.lines).flatMap(({ kind }) => STEPS[kind](run, where) ?? []);
+  return steps.length > 0 ? steps.join("; ") : openStep(run.shownDir);
 }
 
-const REPAIRS = "the same command again repairs";
 const ONLY_MISSING = "run the same command again: it makes only what is missing";
 /** After these exit codes, something has to be changed before the rest can be made. */
 const TO_CHANGE = [EXIT_CODES.auth, EXIT_CODES.money, EXIT_CODES.usage, EXIT_CODES.saving];
@@ -163,13 +156,4 @@ function placesOfPrompts({ failedAt = [], lines }: EndedSteps): string | null {
     return `${shellWord(file)} (${numbers.length === 1 ? "line" : "lines"} ${shown}${more})`;
   });
   return places.length > MOST_PLACES ? null : places.join(", ");
-}
-
-/** The files that hold the images: the folder, or the ZIPs that were kept. */
-function placesOf(lines: readonly ResultLine[]): string[] {
-  const files = lines.flatMap((line) => line.files);
-  const zips = new Set(files.flatMap(({ path, entry }) => (entry === undefined ? [] : [path])));
-  if (zips.size === 0) return [IMAGES_FOLDER];
-  const isMixed = files.some(({ entry }) => entry === undefined);
-  return [...(isMixed ? [IMAGES_FOLDER] : []), ...zips].slice(0, MOST_PLACES);
 }

@@ -1,5 +1,6 @@
 import type { PixelSizes, SizeTier } from "../../contract/image-formats.ts";
 import type { ProviderEntry, UpstreamEntry } from "../../contract/provider-entries.ts";
+import { didYouMean } from "../../kernel/did-you-mean.ts";
 import bfl from "./bfl.json" with { type: "json" };
 import command from "./command.json" with { type: "json" };
 import google from "./google.json" with { type: "json" };
@@ -64,6 +65,30 @@ export const PRESETS: readonly Preset[] = VENDORS.flatMap(({ presets, models, li
   })),
 );
 export const UPSTREAM_NAMES: readonly string[] = PRESETS.map(({ name }) => name);
+
+/** What people call an upstream that has another name here. */
+const OTHER_NAMES: Readonly<Record<string, string>> = {
+  gemini: "google",
+  imagen: "google",
+  "nano-banana": "google",
+  gpt: "openai",
+  "gpt-image": "openai",
+  chatgpt: "openai",
+  dalle: "openai",
+  "dall-e": "openai",
+  grok: "xai",
+  flux: "bfl",
+  "black-forest-labs": "bfl",
+  togetherai: "together",
+  automatic1111: "sdapi",
+  a1111: "sdapi",
+};
+
+/** Returns the upstream that was probably meant by a name that none has; null when there is none. */
+export function meantUpstream(name: string): string | null {
+  const known = name.toLowerCase();
+  return (Object.hasOwn(OTHER_NAMES, known) && OTHER_NAMES[known]) || didYouMean(name, UPSTREAM_NAMES);
+}
 
 /** The setting `models` of an entry whose upstream has other ids. Models that are not in it are not served. */
 function upstreamIds(models: readonly CatalogueModel[]): { models?: Record<string, string> } {

@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
 import { open, readdir } from "node:fs/promises";
 import { basename, dirname, extname, join, relative, resolve } from "node:path";
-import { ImgbatchError } from "../../contract/errors.ts";
+import { type ErrorDetails, ImgbatchError } from "../../contract/errors.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { openPathBelow } from "../../kernel/files.ts";
@@ -120,13 +120,13 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
     const code = systemCode(error);
     // The input is not wrong: reading was interrupted, or the disk for temporary files is full.
     if (code === null) throw error;
-    const message =
+    const { message, ...remedy } =
       code === "ENOENT" || code === "ENAMETOOLONG"
-        ? `no such file${await nearFile(source)}`
+        ? await missingProblem(source)
         : code === "EISDIR"
           ? await directoryProblem(source)
-          : `cannot be read (${code})`;
-    reader.problems.add({ file, line: null }, null, message);
+          : { message: `cannot be read (${code})` };
+    reader.problems.add({ file, line: null }, null, message, remedy);
   }
 }
 
@@ -146,29 +146,46 @@ async function* piecesOf(path: string, root: string | undefined): AsyncGenerator
 
 const PROMPT_FILE = /\.(jsonl|ndjson|json|txt|csv|tsv)$/i;
 
+/** A problem of a prompt file as a whole, and what repairs it. */
+type FileProblem = { message: string } & Pick<ErrorDetails, "advice" | "meant">;
+
 /** Says what was meant by a file that is not there: one beside it with nearly the same name, or a prompt. */
-async function nearFile({ name, cwd }: PromptSource): Promise<string> {
+async function missingProblem({ name, cwd }: PromptSource): Promise<FileProblem> {
+  const missing = "no such file";
   const path = resolve(cwd, name);
   const entries = await readdir(dirname(path)).catch(() => []);
   const stem = (file: string) => basename(file, extname(file)).toLowerCase();
   const near =
     didYouMean(basename(path), entries) ??
     entries.find((entry) => PROMPT_FILE.test(entry) && stem(entry) === stem(path));
-  if (near !== null && near !== undefined) return `; did you mean ${shellWord(join(dirname(name), near))}?`;
-  if (!/\s/.test(name) || PROMPT_FILE.test(name)) return "";
+  if (near !== null && near !== undefined) {
+    const right = join(dirname(name), near);
+    const message = `${missing}; did you mean ${shellWord(right)}?`;
+    return { message, meant: { typed: name, right } };
+  }
+  if (!/\s/.test(name) || PROMPT_FILE.test(name)) return { message: missing };
   const words = truncateCodePoints(name, MOST_SHOWN_CHARS, "…");
-  return `; to make an image of these words: ${programName()} generate ${shellWord(words)}`;
+  const advice = `${programName()} generate ${shellWord(words)}`;
+  return { message: `${missing}; to make an image of these words: ${advice}`, advice };
 }
 
 /** Says which prompt file of a directory was meant. */
-async function directoryProblem({ name, cwd }: PromptSource): Promise<string> {
+async function directoryProblem({ name, cwd }: PromptSource): Promise<FileProblem> {
   const entries = (await readdir(resolve(cwd, name)).catch(() => [])).sort();
-  if (entries.includes(RUN_STATE_FILE))
-    return `is the output directory of a run: name its prompt file; ${programName()} retry ${shellWord(name)} makes its failed images again`;
+  if (entries.includes(RUN_STATE_FILE)) {
+    const advice = `${programName()} retry ${shellWord(name)}`;
+    const message = "is the output directory of a run: name its prompt file";
+    return { message: `${message}; ${advice} makes its failed images again`, advice };
+  }
   const file = entries.find((entry) => PROMPT_FILE.test(entry));
-  if (file !== undefined) return `is a directory; name a file in it, such as ${shellWord(join(name, file))}`;
+  if (file !== undefined) {
+    const right = join(name, file);
+    const message = `is a directory; name a file in it, such as ${shellWord(right)}`;
+    return { message, meant: { typed: name, right } };
+  }
   const hasImages = entries.some((entry) => /\.(png|jpe?g|webp)$/i.test(entry));
-  return `is a directory; name a prompt file${hasImages ? `, and the images with --images ${shellWord(name)}` : ""}`;
+  const images = hasImages ? `, and the images with --images ${shellWord(name)}` : "";
+  return { message: `is a directory; name a prompt file${images}` };
 }
 
 /** Returns the directory from which paths in the prompts lead. */

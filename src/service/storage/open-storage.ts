@@ -7,13 +7,13 @@ import { DATA_FILES } from "../../contract/data-directory.ts";
 import { ImgbatchError, isDatabaseDamage } from "../../contract/errors.ts";
 import { type BlobStore, StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
+import { hideNodeWarningOfAws } from "../../environment.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { makeDirectory, removePartialFiles, writeFileDurably } from "../../kernel/files.ts";
 import { fieldsOf } from "../../kernel/json.ts";
 import { systemCodeOf } from "../../kernel/system-errors.ts";
 import { fileBlobs } from "../../storage/blobs/file-blobs.ts";
-import { roleKeys } from "../../storage/blobs/s3/role-keys.ts";
 import { acquireDataLockPatiently } from "../../storage/data-lock.ts";
 import type { Notices } from "../../storage/dialects/postgres-notices.ts";
 import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
@@ -128,7 +128,8 @@ export async function openBlobs(
   closed?: AbortSignal,
 ): Promise<BlobStore> {
   if (place.kind === "files") return fileBlobs(join(directory, DATA_FILES.blobs));
-  const { s3Blobs } = await import("../../storage/blobs/s3/s3-blobs.ts");
+  hideNodeWarningOfAws();
+  const { roleKeys, s3Blobs } = await import("../../storage/blobs/s3.ts");
   const keys = place.accessKeyId === undefined ? await roleKeys(place.name) : undefined;
   return s3Blobs({ ...place, roleKeys: keys, scratchDirectory: join(directory, DATA_FILES.scratch), closed });
 }

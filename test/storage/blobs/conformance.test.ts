@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { BlobStore } from "../../../src/domain/ports/blob-store.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
-import { s3Blobs } from "../../../src/storage/blobs/s3/s3-blobs.ts";
+import { s3Blobs } from "../../../src/storage/blobs/s3.ts";
 import { fakeBucket, hasRealBucket, realBucket } from "../../support/s3/buckets.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

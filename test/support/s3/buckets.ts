@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import type { s3Blobs } from "../../../src/storage/blobs/s3/s3-blobs.ts";
+import type { s3Blobs } from "../../../src/storage/blobs/s3.ts";
 import { type FakeS3, startFakeS3 } from "../fake-s3.ts";
 import { tempDir } from "../temp-dir.ts";
 

@@ -1,13 +1,14 @@
 import { createHash } from "node:crypto";
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { inspect } from "node:util";
-import { describe, expect, it } from "vitest";
-import { StorageUnavailable } from "../../../../src/domain/ports/blob-store.ts";
-import { sha256Hex } from "../../../../src/kernel/ids.ts";
-import { s3Blobs } from "../../../../src/storage/blobs/s3/s3-blobs.ts";
-import { startFakeS3 } from "../../../support/fake-s3.ts";
-import { InstantClock } from "../../../support/instant-clock.ts";
-import { fakeBucket } from "../../../support/s3/buckets.ts";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
+import { Connections } from "../../../src/http/transport.ts";
+import { sha256Hex } from "../../../src/kernel/ids.ts";
+import { s3Blobs } from "../../../src/storage/blobs/s3.ts";
+import { startFakeS3 } from "../../support/fake-s3.ts";
+import { InstantClock } from "../../support/instant-clock.ts";
+import { fakeBucket } from "../../support/s3/buckets.ts";
 
 const BYTES = Buffer.from(Array.from({ length: 300_000 }, (_, i) => (i * 7 + (i >> 8)) % 256));
 const KEY = "outputs/b/1";
@@ -41,6 +42,27 @@ describe("objects", () => {
     expect(fake.requests[0]?.headers["content-length"]).toBe("300000");
     expect(told(await blobs.read(KEY))).toBe(SAME);
     expect((await blobs.list("outputs/")).map(({ key }) => key)).toEqual([KEY]);
+  });
+
+  it("[S3-1] a bucket of Amazon's is a host, and one with dots or of another server is a path", async () => {
+    const connecting = vi.spyOn(Connections.prototype, "to").mockRejectedValue(new Error("no network"));
+    onTestFinished(() => connecting.mockRestore());
+    const addressOf = async (settings: Parameters<typeof open>[0]) => {
+      connecting.mockClear();
+      const { blobs } = await open({ region: "eu-central-1", prefix: "p", ...settings });
+      await failureOf(blobs.read("a"));
+      return new Set(connecting.mock.calls.map(([{ origin, pathname }]) => origin + pathname));
+    };
+    const amazon = { endpoint: undefined };
+    expect([
+      ...(await addressOf({ ...amazon, bucket: "pictures" })),
+      ...(await addressOf({ ...amazon, bucket: "my.pictures" })),
+      ...(await addressOf({ bucket: "pictures", endpoint: "http://127.0.0.1:9000/" })),
+    ]).toEqual([
+      "https://pictures.s3.eu-central-1.amazonaws.com/p/a",
+      "https://s3.eu-central-1.amazonaws.com/my.pictures/p/a",
+      "http://127.0.0.1:9000/pictures/p/a",
+    ]);
   });
 
   it("[S3-1] the age of an object is told by the clock of the server", async () => {
@@ -165,6 +187,27 @@ describe("a server or a network that fails", () => {
     expect(told(await blobs.lend(KEY, async (bytes) => Buffer.from(bytes)))).toBe(SAME);
     fake.fail({ wrongBytes: true }, { times: 3 });
     expect(await blobs.read(KEY)).toBeNull();
+  });
+
+  const entry = (size: string) =>
+    `<Contents><Key>a</Key><LastModified>2030-01-02T03:04:05.000Z</LastModified><Size>${size}</Size></Contents>`;
+  const page = (inner: string) =>
+    `<?xml version="1.0"?>\n<ListBucketResult xmlns="x"><Name>images</Name>${inner}</ListBucketResult>\n`;
+
+  it.each([
+    ["a page of something else", "<html>sign in</html>"],
+    ["something that is no XML", "sign in"],
+    ["nothing", ""],
+    ["half a list", page(entry("3")).slice(0, -20)],
+    ["an entry without a size", page(entry("many"))],
+    ["more without a token", page("<IsTruncated>true</IsTruncated>")],
+  ])("[S3-2] %s is no list", async (_name, says) => {
+    const { fake, blobs } = await open();
+    await blobs.put("a", BYTES);
+    fake.fail({ says }, { times: 8 });
+    expect(await failureOf(blobs.list(""))).toMatchObject({ reason: "broken" });
+    fake.fail({ says });
+    expect(await blobs.list("")).toHaveLength(1);
   });
 
   it("[S3-2] a slow answer is waited for while bytes come, and a reader may be slow", async () => {
