@@ -146,20 +146,26 @@ export function createBudget(
     },
     /**
      * Throws `COST_LIMIT` if the images would cost more than `--max-cost`, with those that are `held` already, and
-     * `BATCH_IMAGE_INSUFFICIENT_BALANCE` if they do not fit into a budget of the service.
+     * `BATCH_IMAGE_INSUFFICIENT_BALANCE` if they do not fit into a budget of the service. `mayHold`: the service may hold money
+     * for these images already. Then it alone checks its budgets, because they would count twice here. Default: false.
      */
-    approve: (images: readonly Asked[], held: readonly Asked[] = []) => {
+    approve: (images: readonly Asked[], held: readonly Asked[] = [], mayHold = false) => {
       limit(grouped(models, [...images, ...held]), null);
-      requireBudgets(grouped(models, images));
+      if (!mayHold) requireBudgets(grouped(models, images));
     },
     /**
      * Approves the images, and gets the consent for those that cost real money: `--max-cost`, which counts those that are `held`
-     * already, too, or a yes on the terminal. Returns the consent for an image; null if none is needed. Throws `COST_LIMIT` without consent, and like `approve` above a budget.
+     * already, too, or a yes on the terminal. Returns the consent for an image; null if none is needed. Throws `COST_LIMIT`
+     * without consent, and like `approve` above a budget.
      */
-    consent: async (images: readonly Asked[], held: readonly Asked[] = []): Promise<ImageConsent | null> => {
+    consent: async (
+      images: readonly Asked[],
+      held: readonly Asked[] = [],
+      mayHold = false,
+    ): Promise<ImageConsent | null> => {
       const groups = grouped(models, images);
       const all = grouped(models, [...images, ...held]);
-      requireBudgets(groups);
+      if (!mayHold) requireBudgets(groups);
       const paid = groups.filter(isPaidFor);
       if (paid.length === 0) {
         limit(all, null);

@@ -105,7 +105,7 @@ const idempotencyKey = header
   .nullable()
   .default(null)
   .describe(
-    "the header by which the upstream makes an image once, however often it is asked then a request whose answer was lost is sent again; null: it has none. Another imgbatch is known by its API key (imgb_…) and has Idempotency-Key without this",
+    "the header by which the upstream makes an image once, however often it is asked: then a request whose answer was lost is sent again; null: it has none. Another imgbatch is known by its API key (imgb_…), and needs no entry here",
   );
 
 /** The vendor's own `generateContent`, or another imgbatch. */

@@ -1,11 +1,11 @@
 import { createHash, hash, randomBytes } from "node:crypto";
 
-/** Makes the identifiers of the service; tests replace it to get the same ones again. */
 /** Whether a text is an API key of this program. */
 export function isApiKey(text: string): boolean {
   return /^imgb_[\w-]{43}$/.test(text);
 }
 
+/** Makes the identifiers of the service; tests replace it to get the same ones again. */
 export interface Ids {
   /** `imgbatch_` and 32 lower-case hexadecimal digits. */
   batchId(): string;

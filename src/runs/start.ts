@@ -67,13 +67,9 @@ export interface StartOptions extends Omit<Run, "state" | "consentOf"> {
   /** How the files of a new run are named. An earlier run keeps its names. Default: `id`. */
   names?: Naming;
   /**
-   * Called before anything is sent, with the images whose batches were not made yet, and a way to ask for those that known
-   * batches still have to make; may throw to refuse. Returns the consent for an image; null if none is needed.
+   * Called before anything is sent; may throw to refuse. Returns the consent for an image; null if none is needed.
    */
-  approve?: (
-    images: readonly Asked[],
-    pending: () => Promise<readonly Asked[]>,
-  ) => Promise<ImageConsent | null>;
+  approve?: (start: Pick<Start, "images" | "pending" | "mayHold">) => Promise<ImageConsent | null>;
   /** The directory for messages. */
   shownDir: string;
   limits: Limits;
@@ -103,6 +99,11 @@ interface Start {
   images: readonly Asked[];
   /** Asks for the images that the known batches of a run still have to make: none for an update, which counts them above. */
   pending(): Promise<readonly Asked[]>;
+  /**
+   * Whether the service may hold money for the images already: an earlier command may have sent their batches without an
+   * answer, or they replace images of batches that have not ended.
+   */
+  mayHold: boolean;
   /**
    * Batches of the run before an update that the service may have made without an answer. They are found by their keys, and
    * those with other prompts are cancelled.
@@ -143,9 +144,11 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     const state = planSubmission(options, own);
     const known = new Set(own?.batches.map((batch) => batch.idempotency_key));
     const added = state.batches.filter(({ idempotency_key: key }) => !known.has(key));
-    const images = askedIn(unsentBatches(state, service), plan.items);
+    const unsent = unsentBatches(state, service);
+    const images = askedIn(unsent, plan.items);
     const pending = () => pendingIn(state, plan.items, service, options.signal);
-    const begun = { state, added, items: plan.items, images, pending };
+    const mayHold = unsent.some((entry) => !added.includes(entry) && entry.refused !== true);
+    const begun = { state, added, items: plan.items, images, pending, mayHold };
     return { ...begun, kind: "run", isNew: own === null, open: [], unmadeImages: 0, update: null };
   }
   await claim(dir, earlier.input_sha256);
@@ -154,7 +157,9 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   const failed = retries ? (await readResults(dir)).filter(isMadeAgain).map((line) => line.custom_id) : [];
   const update = await planUpdate(dir, earlier, plan, failed);
   const unsent = unsentBatches(earlier, service);
-  const begun = { state: earlier, isNew: false, added: [], items: update.items, update };
+  const open = unsent.filter(({ refused }) => refused !== true);
+  const mayHold = open.length > 0 || (!isSame && earlier.finished_at === null);
+  const begun = { state: earlier, isNew: false, added: [], items: update.items, update, mayHold };
   if (isSame) {
     const images = askedIn(unsent, update.items);
     const pending = () => pendingIn(earlier, update.items, service, options.signal);
@@ -162,7 +167,6 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   }
   // What is the same and not made yet is still to be paid, wherever it is made.
   const unmade = (await findUnmade(options, earlier)).flatMap(({ pending }) => pending);
-  const open = unsent.filter(({ refused }) => refused !== true);
   const asked = open.length === 0 ? [] : await readAskedItems(dir);
   // Another service makes what it is asked to find.
   const isFindOnly = options.sharesReferences === true;
@@ -230,7 +234,7 @@ const VENDORS = "the vendor's own address";
 async function submit(options: StartOptions, start: Start): Promise<StartedRun> {
   const { plan, dir } = options;
   const { state, isNew, added, update } = start;
-  const consentOf = (await options.approve?.(start.images, start.pending)) ?? null;
+  const consentOf = (await options.approve?.(start)) ?? null;
   await writeRunState(dir, state);
   await removeLeftovers(dir);
   // The lines of the prompt file may have moved, and metadata may have changed.
@@ -409,7 +413,7 @@ async function startUpdate(options: StartOptions, start: Start): Promise<Started
   const { state: before, items, update, open } = start;
   if (update === null) throw new ImgbatchError("INTERNAL", "An update has no changes.");
   if (update.renamed.length > 0) options.reporter.note(describeChanges(update));
-  const consentOf = (await options.approve?.(start.images, start.pending)) ?? null;
+  const consentOf = (await options.approve?.(start)) ?? null;
   const remade: string[] = [];
   if (open.length > 0) {
     options.reporter.note("looking for batches whose requests had no answer");

@@ -1,4 +1,4 @@
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { periodOf, requireBudget, scopeOfUpstream } from "../../src/domain/billing/budget.ts";
@@ -124,6 +124,41 @@ it("[BUDGET-1] a run of several batches that a budget does not cover as a whole 
   expect([done.code, made()], done.stderr).toEqual([0, 5]);
   const again = await submit();
   expect([again.code, made()], again.stderr).toEqual([0, 5]);
+});
+
+it("[BUDGET-1] a run whose answers were lost is found and finished, although it has used up the budget itself", async () => {
+  const upstream = await startNative();
+  const chain = await Chain.prepare({
+    models: [model("m")],
+    groups: [{ name: "default", batchDiscount: 1, holdMultiplier: 1 }],
+    providers: [
+      {
+        name: "near",
+        type: "native",
+        baseUrl: upstream.url,
+        keyHeader: "x-goog-api-key",
+        apiKeyEnv: "NATIVE_API_KEY",
+        models: { m: BATCH_MODEL },
+      },
+    ],
+  });
+  onTestFinished(async () => {
+    await chain.close();
+    await upstream.close();
+  });
+  await writeFile(join(chain.directory, "p.txt"), "a fox\nan owl");
+  const submit = (...more: string[]) =>
+    chain.run(["submit", "p.txt", "-o", "out", "--max-cost", "0.20", "--json", ...more]);
+  expect((await chain.run(["budget", "0.20/month"])).code).toBe(0);
+  expect((await submit()).code).toBe(0);
+  const file = join(chain.directory, "out", "imgbatch.json");
+  const state = JSON.parse(await readFile(file, "utf8"));
+  for (const batch of state.batches) Object.assign(batch, { id: null, state: "unknown", status: null });
+  await writeFile(file, JSON.stringify({ ...state, finished_at: null }));
+  expect((await submit("--dry-run")).code).toBe(0);
+  const found = await submit();
+  expect([found.code, JSON.parse(found.stdout).counts], found.stderr).toMatchObject([0, { success: 2 }]);
+  expect(upstream.requests.filter(({ kind }) => kind === "images")).toHaveLength(2);
 });
 
 it("[BUDGET-1] a service gives each account the budget of its configuration", async () => {

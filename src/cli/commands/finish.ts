@@ -126,8 +126,8 @@ async function finish(
     requireJobs(open, options, clock.nowMs());
     const images = await imagesToMake(work);
     const { budget } = await priced(work, images);
-    if (dryRun) return describeDry(options, images, budget);
-    consentOf = await budget.consent(images);
+    if (dryRun) return describeDry(options, images, budget, { mayHold: true });
+    consentOf = await budget.consent(images, [], true);
     await endAll(work, open);
   }
   const withJobs = async (result: CommandResult | Promise<CommandResult>): Promise<CommandResult> => {
@@ -143,8 +143,9 @@ async function finish(
     // What is pending was agreed to before. A limit that is typed now holds for it, too.
     const pending =
       options.maxCostMicroUsd === undefined ? [] : await pendingIn(state, items, service, signal);
-    if (pending.length > 0) (await priced(work, pending)).budget.approve(images, pending);
-    consentOf ??= images.length === 0 ? null : await (await priced(work, images)).budget.consent(images);
+    if (pending.length > 0) (await priced(work, pending)).budget.approve(images, pending, true);
+    const consentTo = async () => (await priced(work, images)).budget.consent(images, [], true);
+    consentOf ??= images.length === 0 ? null : await consentTo();
     noteJobs(work);
     return withJobs(finishRun(context, service, { ...ended, ...(await send({ ...sending, consentOf })) }));
   }
@@ -163,7 +164,7 @@ async function finish(
     return withJobs(describeFinished(context, { ...ended, outcome }));
   }
   const { budget } = await priced(work, images);
-  if (dryRun) return describeDry(options, images, budget);
+  if (dryRun) return describeDry(options, images, budget, { mayHold: false });
   consentOf ??= await budget.consent(images);
   // It is on disk before anything is asked for: which images the first upstream may bill, too.
   const started = await send({ ...sending, consentOf }, { added: plan.added });
@@ -346,8 +347,9 @@ function describeDry(
   { shownDir, name }: FinishOptions,
   images: readonly Asked[],
   budget: ReturnType<typeof createBudget>,
+  { mayHold }: { mayHold: boolean },
 ): CommandResult {
-  budget.approve(images);
+  budget.approve(images, [], mayHold);
   return {
     json: {
       dry_run: true,

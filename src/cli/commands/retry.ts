@@ -127,16 +127,16 @@ async function retry(
       : finishRun(context, service, { ...started, ...run });
   const open = openRetry(runState, service);
   const budget = createBudget(options, models, service, context);
-  const consentTo = (images: readonly Asked[]) =>
-    orWithSuccessor(context, () => budget.consent(images), true);
+  const consentTo = (images: readonly Asked[], mayHold = false) =>
+    orWithSuccessor(context, () => budget.consent(images, [], mayHold), true);
   if (open !== null) {
     const images = askedIn(open, items);
     const isLimited = dryRun || options.maxCostMicroUsd !== undefined;
     const held = isLimited ? await pendingIn(runState, items, service, signal) : [];
     if (dryRun) return describeDry(options, models, budget, { images, held, batches: 0, refused: 0 });
     // What is pending was agreed to before. A limit that is typed now holds for it, too.
-    if (isLimited) budget.approve(images, held);
-    const consentOf = await consentTo(images);
+    if (isLimited) budget.approve(images, held, true);
+    const consentOf = await consentTo(images, true);
     if (!options.detach || images.length > 0)
       reporter.note("an earlier retry is not finished: continuing it");
     const started = await send({ ...work, consentOf });
@@ -244,7 +244,7 @@ function describeDry(
   count: { images: readonly Asked[]; held?: readonly Asked[]; batches: number; refused: number },
 ): CommandResult {
   const { held = [], batches, refused } = count;
-  budget.approve(count.images, held);
+  budget.approve(count.images, held, count.held !== undefined);
   const images = [...count.images, ...held];
   return {
     json: {

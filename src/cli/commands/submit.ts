@@ -405,9 +405,10 @@ async function submit(
     isUpdate,
     adviseUpdate,
     sharesReferences: shares,
-    approve: async (images, pending) => {
+    approve: async ({ images, pending, mayHold }) => {
       // What is pending was agreed to before. A limit that is typed now holds for it, too.
-      return budget.consent(images, options.maxCostMicroUsd === undefined ? [] : await pending());
+      const held = options.maxCostMicroUsd === undefined ? [] : await pending();
+      return budget.consent(images, held, mayHold);
     },
     retries: options.retries,
     qualities: pinnedQualities([models.first, ...settled.map(models.of)]),
@@ -576,7 +577,7 @@ async function describeDryRun(
   const { state, update, images, open, unmadeImages } = start;
   const { chunks, items, request } = plan;
   const before = await start.pending();
-  budget.approve(images, before);
+  budget.approve(images, before, start.mayHold);
   const isEnded = before.length === 0 && start.kind === "run" && state.finished_at !== null;
   const again = retries && isEnded ? askedIn(await failedBefore({ ...work, state }), start.items) : [];
   const unpaid = [...images, ...before, ...again];
