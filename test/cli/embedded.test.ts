@@ -85,7 +85,7 @@ describe("the embedded service", () => {
     onTestFinished(await acquireDataLockPatiently(dataDirectory, systemClock));
     const facts = { url: "http://127.0.0.1:1", pid: 1, workers: true, secret: "s".repeat(43), started_at: 0 };
     writeFileSync(join(dataDirectory, "server.json"), JSON.stringify(facts), { mode: 0o600 });
-    const output = { warn: () => {}, note: () => {} };
+    const output = { warn: () => {}, note: () => {}, detail: () => {} };
     const { signal } = new AbortController();
     // Each attempt takes half of the patience.
     class SlowClock extends InstantClock {

@@ -321,6 +321,21 @@ describe("a provider that cannot be used", () => {
     ["generate", "--file", "p.jsonl", "-o", "many"],
   ];
 
+  it("writes the log of the embedded service with --verbose only", async () => {
+    const { cwd, run } = await workplace();
+    const upstream = await startFakeUpstream();
+    upstream.refusal = { status: 401, message: "Incorrect API key" };
+    const use = { baseUrl: upstream.url, models: ["*"], apiKeyEnv: "CARD_KEY" };
+    const card = { name: "card", type: "openai", free: true, ...use };
+    writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers: [{ ...card, rateMultiplier: 0 }] }));
+    vi.stubEnv("CARD_KEY", "first-key");
+    const logged = /^\d\d:\d\d:\d\d error a provider is disabled/m;
+    const calm = await run(...SUBMIT);
+    expect([calm.code, calm.stderr]).toEqual([3, expect.not.stringMatching(/^\d\d:\d\d:\d\d /m)]);
+    vi.stubEnv("CARD_KEY", "second-key");
+    expect((await run(...SUBMIT, "-v")).stderr).toMatch(logged);
+  });
+
   it("[HEALTH-8] parks the batch when its key is refused: every command asks once and ends with 3, until the key is right", async () => {
     const { cwd, run } = await workplace();
     const upstream = await startFakeUpstream();

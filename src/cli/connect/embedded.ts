@@ -14,6 +14,7 @@ import { isPrivateHost } from "../../http/addresses.ts";
 import { environmentProxies } from "../../http/proxies.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { programName } from "../../kernel/command-line.ts";
+import type { Log } from "../../kernel/log.ts";
 import { PRESETS } from "../../providers/catalogue/catalogue.ts";
 import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command.ts";
@@ -33,7 +34,7 @@ interface Embedding {
   config: Config | null;
   dataDirectory: string;
   needs: ServiceNeeds;
-  output: Pick<Output, "warn" | "note">;
+  output: Pick<Output, "warn" | "note" | "detail">;
   signal: AbortSignal;
   /** For tests. */
   clock?: Clock;
@@ -168,7 +169,10 @@ async function startOwn({
     address: { host: "127.0.0.1", port: 0 },
     endsWithCommand: true,
     workers: needs.workers,
-    log: createLog({ level: "warn", forPeople: true, write: (line) => output.note(line.trimEnd()) }),
+    log: quietLog(
+      createLog({ level: "warn", forPeople: true, write: (line) => output.detail(line.trimEnd()) }),
+      output,
+    ),
   });
   const paidRequests = () => service.queue().paid;
   return {
@@ -188,6 +192,16 @@ async function startOwn({
       await service.close(service.failed.aborted ? 0 : GRACE_MS);
     },
   };
+}
+
+/**
+ * The log of a service inside a command. What became of a run is in the command's own messages, so its lines are shown with
+ * `--verbose` only; but what a person has to do about this machine is always shown.
+ */
+function quietLog(log: Log, output: Pick<Output, "warn">): Log {
+  const warn: Log["warn"] = (message, facts = {}) =>
+    "advice" in facts ? output.warn(`${message}: ${facts.advice}`) : log.warn(message, facts);
+  return { ...log, warn };
 }
 
 function disabledNow({ health }: Service): DisabledProvider[] {
