@@ -16,7 +16,7 @@ import type { Asked, ChosenModel } from "../runs/plan/choose-model.ts";
 import type { ImageConsent } from "../runs/send.ts";
 import type { CommandContext } from "./command.ts";
 import type { ConnectedService } from "./connect/connection.ts";
-import { commandAgain } from "./output/next-step.ts";
+import { commandAgain, typedCommand, wordsWithout } from "./output/next-step.ts";
 
 /** The parts of a model that a budget needs. */
 interface PricedModel extends Pick<ChosenModel, "id" | "priceOf" | "isPaid" | "isPlay"> {
@@ -131,10 +131,18 @@ export function createBudget(
       const cost = estimateOf(groups);
       if (cost === null) return [];
       if (cost.isPlay) return [FREE_DRAWINGS];
-      const [only, ...others] = groups;
-      const each = others.length === 0 ? [] : groups.map((group) => groupLine(group, unitOf(group)));
-      const quality = only === undefined || others.length > 0 ? "" : qualityNote([only]);
-      return [...each, `estimated cost ${costText(cost, "limit")}${quality}`];
+      const sum = `estimated cost ${costText(cost, "limit")}`;
+      if (groups.length <= MOST_GROUPS)
+        return [...groups.map((group) => groupLine(group, unitOf(group))), sum];
+      return [`  ${eachText(groups.map((group) => unitOf(group) ?? 0))}`, sum];
+    },
+    /** The command that makes the images of a dry run. Where nobody can be asked, it has the agreement to pay. */
+    afterDryRun: (images: readonly Asked[]): string => {
+      const typed = wordsWithout(context.typed, "--dry-run");
+      const groups = grouped(models, images);
+      const cost = sumOf(groups, limitOf);
+      const mustAgree = max === undefined && context.ask === null && groups.some(isPaidFor);
+      return mustAgree && cost !== null ? withMaxCost({ typed }, cost) : typedCommand(typed);
     },
     /**
      * Throws `COST_LIMIT` if the images would cost more than `--max-cost`, with those that are `held` already, and
@@ -217,6 +225,9 @@ function sumOf(groups: readonly Group[], priceOf: (group: Group) => number | nul
   return sum;
 }
 
+/** Of more groups than these, a dry run says only the range of their prices. */
+const MOST_GROUPS = 8;
+
 function groupLine({ model, asked, quality, count }: Group, price: number | null): string {
   const words = [model.id, asked.size ?? "1K", ...(quality === null ? [] : [`quality ${quality}`])];
   return `  ${counted(count, "image")}, ${words.join(", ")}: ${formatUsd(price ?? 0)} each`;
@@ -253,10 +264,8 @@ async function requireYes(
   const { ask, output, signal } = context;
   const images = groups.reduce((sum, { count }) => sum + count, 0);
   const models = [...new Set(groups.map(({ model }) => model.id))].join(", ");
-  const prices = [...new Set(groups.map((group) => limitOf(group) ?? 0))].sort((a, b) => a - b);
-  const [lowest = 0, highest = lowest] = [prices[0], prices.at(-1)];
-  const each = lowest === highest ? formatUsd(lowest) : `${formatUsd(lowest)} to ${formatUsd(highest)}`;
-  const facts = `${counted(images, "image")} with ${models}${qualityNote(groups)} ${images === 1 ? "costs" : "cost"} real money: ${each} each${agedNote(asOf)}, up to ${formatUsd(cost, "limit")} in all.`;
+  const each = eachText(groups.map((group) => limitOf(group) ?? 0));
+  const facts = `${counted(images, "image")} with ${models}${qualityNote(groups)} ${images === 1 ? "costs" : "cost"} real money: ${each}${agedNote(asOf)}, up to ${formatUsd(cost, "limit")} in all.`;
   output.settle();
   const isAgreed = ask !== null && /^y(es)?$/i.test(await ask(`${facts} Pay that? [y/N] `, signal));
   if (isAgreed) return;
@@ -264,9 +273,17 @@ async function requireYes(
   throw new ImgbatchError("COST_LIMIT", `${facts} Nothing was sent.`, { advice });
 }
 
+/** The price of an image, or the range of prices, in micro-dollars. */
+function eachText(prices: readonly number[]): string {
+  const [lowest = 0, ...others] = prices.toSorted((a, b) => a - b);
+  const highest = others.at(-1) ?? lowest;
+  const range = lowest === highest ? formatUsd(lowest) : `${formatUsd(lowest)} to ${formatUsd(highest)}`;
+  return `${range} each`;
+}
+
 /** A price that was read long ago carries its date. */
 const agedNote = (asOf: string | null) => (asOf === null ? "" : ` (price of ${asOf})`);
 
-function withMaxCost({ typed }: Surroundings, costMicroUsd: number): string {
+function withMaxCost({ typed }: Pick<Surroundings, "typed">, costMicroUsd: number): string {
   return commandAgain(typed, "--max-cost", microsToDecimal(upToCents(costMicroUsd)));
 }

@@ -83,8 +83,8 @@ describe("consent to real money", () => {
       ),
     ]);
     expect((await run(...SUBMIT, "--max-cost", "1", "--no-retry")).code).toBe(4);
-    expect((await run(...SUBMIT, "--max-cost", "1", "--dry-run")).stdout).toContain(
-      "1 failed image made again (--no-retry leaves them)\nestimated cost $0.10\n",
+    expect((await run(...SUBMIT, "--max-cost", "1", "--dry-run")).stdout).toMatch(
+      /1 failed image made again \(--no-retry leaves them\)\n {2}1 image, .*: \$0\.10 each\nestimated cost \$0\.10\n/,
     );
     expect(bill()).toEqual(before);
     const repaired = await run(...SUBMIT, "--max-cost", "1");
@@ -151,7 +151,11 @@ describe("consent to real money", () => {
     }
     expect(await books()).toEqual({ batches: 0, balances: { default: 0 }, moved: [] });
     expect(bill()).toEqual([]);
-    expect((await run(...SUBMIT, "--dry-run")).code).toBe(0);
+    const dry = await run(...SUBMIT, "--dry-run");
+    expect([dry.code, dry.stderr]).toEqual([
+      0,
+      expect.stringMatching(/next: imgbatch .*submit p\.jsonl .*--max-cost 0\.24\n$/),
+    ]);
   });
 
   it("[CONSENT-8] --max-cost agrees: a run, its retry; running it again needs no consent", async () => {

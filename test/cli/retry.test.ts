@@ -191,7 +191,8 @@ it("--dry-run counts and estimates, and submits nothing", async () => {
   const { code, stdout } = await cli.here(["retry", "pets-images", "--dry-run"]);
   expect({ code, stdout }).toEqual({
     code: 0,
-    stdout: "1 image to make again with vendorx-3.1-flash-image\nestimated cost $0.04\n",
+    stdout:
+      "1 image to make again with vendorx-3.1-flash-image\n  1 image, vendorx-3.1-flash-image, 1K: $0.0335 each\nestimated cost $0.04\n",
   });
   expect(cli.fake.batches).toHaveLength(1);
 });

@@ -184,13 +184,18 @@ it("--detach prints the ids and leaves the rest to wait and download", async () 
   expect(await readdir(join(cli.cwd, "pets-images", "images"))).toHaveLength(2);
 });
 
-it("--dry-run counts, estimates and prints the keys, and submits nothing", async () => {
+it("--dry-run says count, price of an image, sum and the next step, keys only with -v, and submits nothing", async () => {
   const cli = await bench();
-  const { code, stdout } = await cli.here(["submit", "pets.jsonl", "--dry-run", "--count", "2"]);
+  const typed = ["submit", "pets.jsonl", "--dry-run", "--count", "2"];
+  const { code, stdout, stderr } = await cli.here(typed);
   expect(code).toBe(0);
-  expect(stdout).toMatch(
-    /^2 prompts, 4 images, 1 batch with vendorx-3\.1-flash-image\nestimated cost \$0\.14\nib1-[0-9a-f]{64}\n$/,
-  );
+  const facts =
+    "2 prompts, 4 images, 1 batch with vendorx-3.1-flash-image\n  4 images, vendorx-3.1-flash-image, 1K: $0.0335 each\nestimated cost $0.14\n";
+  expect(stdout).toBe(facts);
+  expect(stderr).toMatch(/next: imgbatch submit pets\.jsonl --count 2 (?!.*--dry-run)/);
+  const verbose = await cli.here([...typed, "-v"]);
+  expect(verbose.stdout.slice(0, facts.length)).toBe(facts);
+  expect(verbose.stdout.slice(facts.length)).toMatch(/^ib1-[0-9a-f]{64}\n$/);
   expect(cli.fake.count(/^POST/)).toBe(0);
   expect(await readdir(cli.cwd)).toEqual(["pets.jsonl"]);
 });

@@ -57,7 +57,7 @@ it("--dry-run --update counts the changes and the price, and changes nothing", a
   expect({ code, stdout }).toEqual({
     code: 0,
     stdout:
-      "1 prompt changed, 1 added, 1 removed; the model is the same\n2 images to make with vendorx-3.1-flash-image\nestimated cost $0.07\n",
+      "1 prompt changed, 1 added, 1 removed; the model is the same\n2 images to make with vendorx-3.1-flash-image\n  2 images, vendorx-3.1-flash-image, 1K: $0.0335 each\nestimated cost $0.07\n",
   });
   const { json } = await cli.here(["submit", "pets.jsonl", "--update", "--dry-run", "--json"]);
   expect(json()).toMatchObject({

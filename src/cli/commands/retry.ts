@@ -261,6 +261,7 @@ function describeDry(
       ...(refused === 0 ? [] : [refusedNote(refused)]),
       ...budget.estimateLines(images),
     ],
+    next: images.length === 0 ? null : budget.afterDryRun(images),
   };
 }
 

@@ -57,7 +57,8 @@ export const submitOptions: readonly read.OptionSpec[] = [
   ...runOptions,
   {
     flags: "--dry-run",
-    description: "check and count the prompts, estimate the cost, print the idempotency keys; submit nothing",
+    description:
+      "check and count the prompts, and say what they cost; submit nothing (with -v: the idempotency keys)",
   },
   { flags: "--expand", description: "with --dry-run: print each prompt with its values, as a prompt file" },
   {

@@ -48,7 +48,7 @@ import { describeFinished, finishRun } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
-import { commandAgain, commandWith, commandWithout, type Flag, nextCommand } from "../output/next-step.ts";
+import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, originsOf, requireKnown, unknownRun } from "../targets.ts";
 import { fieldFlags, loadReferences, readVariableRules, requireCount } from "./input-options.ts";
 import { running } from "./shared-options.ts";
@@ -417,8 +417,7 @@ async function submit(
   const target = { argument: shownDir, run: earlier === null ? null : { dir, state: earlier } };
   if (options.dryRun || isUpdate) await requireKnown(target, service, context);
   if (options.dryRun) {
-    const result = await describeDryRun(work, budget, models, options);
-    return { ...result, next: commandWithout(context.typed, "--dry-run") };
+    return describeDryRun(work, budget, models, { ...options, showsKeys: context.global.verbose });
   }
   return withRunLock(dir, { clock, signal }, async () => {
     const started = await startRun(work);
@@ -571,7 +570,7 @@ async function describeDryRun(
   work: StartOptions,
   budget: ReturnType<typeof createBudget>,
   models: RunModels,
-  { retries }: Pick<SubmitOptions, "retries">,
+  { retries, showsKeys }: Pick<SubmitOptions, "retries"> & { showsKeys: boolean },
 ): Promise<CommandResult> {
   const { plan, shownDir } = work;
   const start = await chooseStart(work, checkDirectory);
@@ -582,6 +581,7 @@ async function describeDryRun(
   const isEnded = before.length === 0 && start.kind === "run" && state.finished_at !== null;
   const again = retries && isEnded ? askedIn(await failedBefore({ ...work, state }), start.items) : [];
   const unpaid = [...images, ...before, ...again];
+  const next = budget.afterDryRun(unpaid);
   const facts = {
     dry_run: true,
     directory: shownDir,
@@ -615,7 +615,7 @@ async function describeDryRun(
       ...failedAgain(again),
       ...budget.estimateLines(unpaid),
     ];
-    return { json: { ...facts, changes }, lines };
+    return { json: { ...facts, changes }, lines, next };
   }
   const keys = submittedBatches(state).map((batch) => batch.idempotency_key);
   const isReused = ({ index }: Chunk) => state.batches[index]?.state === "created";
@@ -636,7 +636,7 @@ async function describeDryRun(
     ...stillToMake(before),
     ...failedAgain(again),
     ...budget.estimateLines(unpaid),
-    ...keys.map(String),
+    ...(showsKeys ? keys.map(String) : []),
   ];
-  return { json: { ...facts, batches }, lines };
+  return { json: { ...facts, batches }, lines, next };
 }

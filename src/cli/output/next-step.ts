@@ -401,7 +401,7 @@ export function commandAgain(typed: readonly string[], flag: Flag["flag"], value
     ...(value === undefined ? [] : [value]),
     ...(end < 0 ? [] : typed.slice(end)),
   ];
-  return [programName(), ...words.map(quoted)].join(" ");
+  return typedCommand(words);
 }
 
 /** Writes a typed command line again with these options, and without those of no value. Words behind `--` are no options. */
@@ -416,14 +416,18 @@ export function commandWith(
   const kept = head.filter((word, i) => !isOf(word) && !flags.includes(head[i - 1] ?? ""));
   const given = Object.entries(values).flatMap(([flag, value]) => (value === undefined ? [] : [flag, value]));
   const words = [...kept, ...given, ...(end < 0 ? [] : typed.slice(end))];
-  return [programName(), ...words.map(quoted)].join(" ");
+  return typedCommand(words);
 }
 
-/** Writes a typed command line again without a flag that has no value. Words behind `--` are no options. */
-export function commandWithout(typed: readonly string[], flag: Flag["flag"]): string {
+/** Returns the words of a command line without a flag that has no value. Words behind `--` are no options. */
+export function wordsWithout(typed: readonly string[], flag: Flag["flag"]): string[] {
   const end = typed.indexOf("--");
-  const kept = typed.filter((word, i) => word !== flag || (end >= 0 && i > end));
-  return [programName(), ...kept.map(quoted)].join(" ");
+  return typed.filter((word, i) => word !== flag || (end >= 0 && i > end));
+}
+
+/** Writes a command line again, without the name of the program in `typed`. */
+export function typedCommand(typed: readonly string[]): string {
+  return [programName(), ...typed.map(quoted)].join(" ");
 }
 
 /** No command line with such a word is repeated: the word, or its value, may be a secret. */
@@ -443,7 +447,7 @@ function commandMeant(words: readonly string[], { typed, right }: Meant): string
   const changed = mended.filter((word, i) => word !== words[i]);
   if (changed.length !== 1 || words.some((word) => MAY_BE_SECRET.test(word) || holdsApiKey(word)))
     return null;
-  return [programName(), ...mended.map(quoted)].join(" ");
+  return typedCommand(mended);
 }
 
 /** A lone `-` is standard input. */
