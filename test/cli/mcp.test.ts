@@ -179,7 +179,8 @@ describe("an agent makes images with tools", { timeout: 60_000 }, () => {
     expect(made.json).toMatchObject({ ok: true, is_new: true, play_money: true });
     const [item] = made.json.items as unknown as { files: string[] }[];
     expect(existsSync(item?.files[0] ?? "")).toBe(true);
-    expect(told[0]).toBe("0 of 1 images made");
+    // A busy machine gives a sign of life before that.
+    expect(told.find((message) => message !== "working")).toBe("0 of 1 images made");
     const [picture] = made.pictures;
     expect([made.pictures.length, picture?.mimeType]).toEqual([1, "image/webp"]);
     const { widthPx } = readImageHeader(Buffer.from(picture?.data ?? "", "base64")) ?? {};

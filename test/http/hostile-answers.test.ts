@@ -164,7 +164,9 @@ it("[UPSTREAM-5] an error that Node's client throws outside of every call ends i
   ];
   const stdout = await new Promise<string>((resolve) => {
     const env = { PATH: process.env.PATH, HOME: cwd };
-    execFile(process.execPath, ["--require", "./defect.cjs", BIN, ...words], { cwd, env }, (_, out) =>
+    // A command that hangs must not outlive the test.
+    const options = { cwd, env, timeout: 20_000, killSignal: "SIGKILL" } as const;
+    execFile(process.execPath, ["--require", "./defect.cjs", BIN, ...words], options, (_, out) =>
       resolve(out),
     );
   });
