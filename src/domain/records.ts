@@ -285,6 +285,8 @@ export interface RetentionTime {
   seenMs: number;
   /** Nothing is deleted by time until then, because the clock may be wrong; 0: it never jumped. */
   pausedUntilMs: number;
+  /** When `imgbatch serve` last began on the data; 0: never. Its configuration decides what is deleted, not that of commands. */
+  servedMs: number;
 }
 
 /** The parts of an item that can differ from the rest of its batch. Null: as the batch has it. */

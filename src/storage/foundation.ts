@@ -359,7 +359,8 @@ create table provider_calls (
 create table retention_time (
   id integer primary key,
   seen_ms integer not null,
-  paused_until_ms integer not null
+  paused_until_ms integer not null,
+  served_ms integer not null
 );
 
 create table database_identity (

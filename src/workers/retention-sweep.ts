@@ -67,19 +67,22 @@ export function startRetention(
  */
 async function lookAndSweep(
   deps: WorkerDeps,
-  { inputRetentionMs, everyMs }: RetentionOptions,
+  { inputRetentionMs, everyMs, lastSweepMs = 0 }: RetentionOptions,
   elapsedMs: number | null,
 ): Promise<number> {
   const { stores, clock, log } = deps;
   const nowMs = clock.nowMs();
   const retentionMs = Math.max(inputRetentionMs, deps.outputRetentionMs, KEPT.files.forMs);
   const isFirst = elapsedMs === null;
-  const { seenMs, hasJumped, pausedUntilMs } = await stores.write(async (tx) => {
-    const { seenMs, pausedUntilMs } = (await tx.retentionTime.read()) ?? { seenMs: nowMs, pausedUntilMs: 0 };
+  const isOfCommand = lastSweepMs > 0;
+  const { seenMs, hasJumped, pausedUntilMs, servedMs } = await stores.write(async (tx) => {
+    const before = (await tx.retentionTime.read()) ?? { seenMs: nowMs, pausedUntilMs: 0, servedMs: 0 };
+    const { seenMs, pausedUntilMs } = before;
+    const servedMs = isFirst && !isOfCommand ? nowMs : before.servedMs;
     // After such a jump every image could be due at once. The clock may be wrong, or the machine may have been off for a
     // month, and the two cannot be told apart.
     const hasJumped = Math.abs(nowMs - seenMs - (elapsedMs ?? 0)) > retentionMs;
-    const now = { seenMs: nowMs, pausedUntilMs: hasJumped ? nowMs + retentionMs : pausedUntilMs };
+    const now = { seenMs: nowMs, pausedUntilMs: hasJumped ? nowMs + retentionMs : pausedUntilMs, servedMs };
     await tx.retentionTime.write(now);
     return { ...now, seenMs, hasJumped };
   });
@@ -89,7 +92,9 @@ async function lookAndSweep(
     log.warn(PAUSED, { last_in_use, paused_until });
   }
   // 0 makes only those files due that need no clock: of batches that are `output_deleted` already.
-  const dueMs = isFirst || isPaused ? 0 : nowMs;
+  // A service of its own keeps what it was told to keep, also while it does not run.
+  const isForOther = isOfCommand && servedMs > 0;
+  const dueMs = isFirst || isPaused || isForOther ? 0 : nowMs;
   // A service that ends with its command never looks twice: the first look removes what expired as long ago as it was kept.
   const certainMs = ({ forMs }: { forMs: number }) => (isFirst && !isPaused ? nowMs - forMs : dueMs);
   const expiredMs = { answers: certainMs(KEPT.answers), links: certainMs(KEPT.links) };
@@ -97,7 +102,7 @@ async function lookAndSweep(
   if (!deps.presence.isAlone && !deps.ending.aborted) await removeUnknown(deps, ABANDONED_MS);
   // Due by the clocks of two processes: one that is wrong for a time deletes nothing.
   const isKnownLong = nowMs < seenMs || nowMs - seenMs >= everyMs;
-  return isFirst && isKnownLong && (hasJumped || !isPaused) ? Math.min(nowMs, seenMs) : 0;
+  return isFirst && !isForOther && isKnownLong && (hasJumped || !isPaused) ? Math.min(nowMs, seenMs) : 0;
 }
 
 async function sweepDue(

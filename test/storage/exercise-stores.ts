@@ -545,8 +545,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.budgets.put({ scope: "data", limitMicroUsd: 2 ** 40, per: "day" });
       await tx.budgets.put({ scope: "data", limitMicroUsd: 5, per: "month" });
       await tx.budgets.list();
-      await tx.retentionTime.write({ seenMs: 1, pausedUntilMs: 2 });
-      await tx.retentionTime.write({ seenMs: 4, pausedUntilMs: 5 });
+      await tx.retentionTime.write({ seenMs: 1, pausedUntilMs: 2, servedMs: 0 });
+      await tx.retentionTime.write({ seenMs: 4, pausedUntilMs: 5, servedMs: 6 });
       const file = {
         mimeType: "text/plain",
         purpose: null,

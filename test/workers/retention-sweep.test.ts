@@ -142,7 +142,7 @@ describe("a service that ends with its command", () => {
       await close();
       return status;
     };
-    return { run };
+    return { run, data: service.data };
   }
 
   it("keeps images for 30 days, and deletes at its end what an earlier command has found due", async () => {
@@ -152,6 +152,14 @@ describe("a service that ends with its command", () => {
     expect(await run(31 * DAY_MS)).toBe("completed");
     expect(await run(31 * DAY_MS + HOUR_MS)).toBe("completed");
     expect(await run(31 * DAY_MS + 3 * HOUR_MS)).toBe("output_deleted");
+  });
+
+  it("deletes nothing where a service was started on the same data: its configuration decides", async () => {
+    const { run, data } = await commands();
+    const service = await startTestService({ config, data, clock: new SetbackClock() });
+    await service.close(0);
+    expect(await run(31 * DAY_MS)).toBe("completed");
+    expect(await run(32 * DAY_MS)).toBe("completed");
   });
 
   it("deletes also where commands are months apart", async () => {

@@ -46,7 +46,7 @@ function retentionTimeRepository({ build, first, run }: SqlSession): Repositorie
   return {
     read: async () => {
       const row = await first(build.selectFrom("retention_time").selectAll().where("id", "=", ONLY));
-      return row && { seenMs: row.seenMs, pausedUntilMs: row.pausedUntilMs };
+      return row && { seenMs: row.seenMs, pausedUntilMs: row.pausedUntilMs, servedMs: row.servedMs };
     },
     write: async (time) => {
       const insert = build.insertInto("retention_time").values({ id: ONLY, ...time });
