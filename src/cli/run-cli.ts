@@ -96,6 +96,8 @@ const OTHER_OPTIONS: Readonly<Record<string, string>> = {
   "--output-dir": "--output",
   "--provider": "--upstream",
   "--number": "--count",
+  "--jobs": "--concurrency",
+  "--parallel": "--concurrency",
   "--budget": "--max-cost",
 };
 

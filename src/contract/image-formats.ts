@@ -186,7 +186,7 @@ function pixelsFor(pixels: PixelSizes, tier: SizeTier, ratio: AspectRatio): Size
 }
 
 /** Returns what pixels a model can be asked for, in words that follow "takes". */
-function wordsOfPixels(pixels: PixelSizes): string {
+export function wordsOfPixels(pixels: PixelSizes): string {
   if (isList(pixels)) return pixels.join(", ");
   const { multipleOf, longestPx, leastPixels, mostPixels, mostRatio } = pixels;
   return `sides that are multiples of ${multipleOf}, at most ${longestPx} long, from 1:${mostRatio} to ${mostRatio}:1, with ${leastPixels} to ${mostPixels} pixels`;

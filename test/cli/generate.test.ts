@@ -174,7 +174,7 @@ const WRONG: [string[], RegExp][] = [
   [["x", "--image", "none.png"], /--image: there is no file "none.png"/],
   [["x", "--image", "text.png"], /must be a PNG, JPEG or WebP image/],
   [["x", "--image", "."], /is not a file/],
-  [["x", "-j", "2"], /--jobs: works only with --file/],
+  [["x", "-j", "2"], /--concurrency: works only with --file/],
   [["x", "--rpm", "2"], /--rpm: works only with --file/],
   [["--file", "p.jsonl", "--force"], /--force: works only for a single image/],
   [["x", "--retries", "4"], /--retries "4": write a whole number from 0 to 3/],

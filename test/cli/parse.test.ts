@@ -118,7 +118,7 @@ it("a misspelt command or option is exit 2 with what may be meant, and sends not
     [["download", "a", "-o", "-"], /--output: name a file/],
     [["status"], /missing required argument/],
     [["exec", "bash", "-c", "true"], /unknown option .-c.; put -- before the command/],
-    [["models", "extra"], /too many arguments/],
+    [["models", "one", "extra"], /too many arguments/],
     [["submit", "x", "--model"], /argument missing/],
     [["download", "a", "--index", "1"], /--index works only with --item/],
     [["status", "a/b"], /neither a batch id nor the directory/],

@@ -314,3 +314,37 @@ describe("the configured models beside the vendor's list", () => {
     expect((await examine("providers")).stdout).not.toContain("not offered");
   });
 });
+
+it("models MODEL says what the model takes: sizes and qualities with prices, pixels, ratios, background, seed, references", async () => {
+  const cwd = await tempDir();
+  writeFileSync(join(cwd, "openai.json"), JSON.stringify({ providers: [{ preset: "openai" }] }));
+  vi.stubEnv("OPENAI_API_KEY", "any");
+  const models = (...args: string[]) =>
+    runInProcess(["models", ...args, "--config", "openai.json", "--data", join(cwd, "data")], { cwd });
+  const { code, stdout } = await models("gpt-image-2");
+  expect(code).toBe(0);
+  expect(stdout.split("\n")).toEqual([
+    "gpt-image-2  $0.053",
+    "  quality low: 1K $0.006, 2K $0.015, 4K $0.023",
+    "  quality medium (default): 1K $0.053, 2K $0.13, 4K $0.20",
+    "  quality high: 1K $0.211, 2K $0.515, 4K $0.80",
+    "  quality auto: 1K $0.211, 2K $0.515, 4K $0.80",
+    expect.stringMatching(/^ {2}pixels: sides that are multiples of 16, /),
+    expect.stringMatching(/^ {2}aspect ratios: 1:1, /),
+    "  background: opaque, auto",
+    "  no seed",
+    "  no negative prompt",
+    "  reference images: up to 16",
+    "",
+  ]);
+  expect((await models("gpt-image-2", "--json")).json().models).toMatchObject([{ id: "gpt-image-2" }]);
+  // A program that reads the list gets a line for each model.
+  expect((await models()).stdout.split("\n")).toContain("gpt-image-2  $0.053");
+  expect((await models()).stdout).not.toContain("aspect ratios");
+  const unknown = await models("gpt-image-9");
+  expect([unknown.code, unknown.stderr]).toEqual([
+    2,
+    expect.stringMatching(/"gpt-image-9" here: .*gpt-image-2/),
+  ]);
+  expect((await models("gpt-image-2", "--upstream", "openai")).code).toBe(2);
+});

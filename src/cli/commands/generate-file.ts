@@ -171,9 +171,9 @@ async function readRealtimePlan(dir: string, runState: RunState): Promise<Realti
 }
 
 type RunChoices = Pick<GenerateOptions, "maxCostMicroUsd"> &
-  Partial<Pick<GenerateOptions, "unitCostMicroUsd" | "jobs" | "rpm" | "retries">>;
+  Partial<Pick<GenerateOptions, "unitCostMicroUsd" | "concurrency" | "rpm" | "retries">>;
 
-const DEFAULT_JOBS = 4;
+const DEFAULT_CONCURRENCY = 4;
 
 interface WantedRun extends Pick<RealtimeRunOptions, "staysFailed"> {
   shownDir: string;
@@ -195,7 +195,7 @@ async function makeRun(
   const rateLimiter = createRateLimiter(options.rpm, clock);
   const upstream = await chooseUpstream(context, dir);
   return withService(context, { workers: true, upstream }, async (service) => {
-    const { jobs, retries } = options;
+    const { concurrency, retries } = options;
     const model = await chooseRealtimeModel(service.http, wish, signal);
     const { [model.id]: origin = null } = originsOf([{ id: model.id, provider: null }], service.providers);
     const plan = planFor(model, origin, (await limitsOf?.(service)) ?? WIDEST_LIMITS);
@@ -222,7 +222,7 @@ async function makeRun(
       ...(staysFailed && { staysFailed }),
       dir,
       service,
-      concurrency: jobs ?? DEFAULT_JOBS,
+      concurrency: concurrency ?? DEFAULT_CONCURRENCY,
       clock,
       reporter,
       signal,

@@ -70,7 +70,7 @@ export const command: CommandDetails = {
       flags: "--file <file>",
       description: "make all images of a prompt file (.jsonl, .txt, .csv, .tsv, or -)",
     },
-    { flags: "-j, --jobs <n>", description: "with --file: concurrent requests", default: "4" },
+    { flags: "-j, --concurrency <n>", description: "with --file: concurrent requests", default: "4" },
     { flags: "--rpm <n>", description: "with --file: at most this many requests per minute" },
     { ...formatOption, description: `with --file: ${formatOption.description}` },
     {

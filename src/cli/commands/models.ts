@@ -1,8 +1,9 @@
-import { listModels } from "../../client/models.ts";
+import { type ListedModel as BatchModel, listModels } from "../../client/models.ts";
 import { listRealtimeModels } from "../../client/realtime.ts";
 import type { Config } from "../../config/schema.ts";
 import { identityOf } from "../../contract/data-directory.ts";
 import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { wordsOfPixels } from "../../contract/image-formats.ts";
 import type { ProviderEntry, UpstreamEntry } from "../../contract/provider-entries.ts";
 import { costText, FREE_DRAWINGS, formatUsd, microsToNumber, multiplyToMicros } from "../../kernel/money.ts";
 import { modelFacts, type Preset, presetOf } from "../../providers/catalogue/catalogue.ts";
@@ -15,11 +16,17 @@ import { type Column, tableLines } from "../output/table.ts";
 import { asking, upstreamOption } from "./shared-options.ts";
 
 export const command: CommandDetails = {
+  arguments: [{ name: "[model]", description: "a model id: what this one takes, and at which prices" }],
   options: [
     { flags: "--realtime", description: "list the models of `imgbatch generate` instead" },
     { ...upstreamOption, description: `compare with the list of a vendor: ${upstreamOption.description}` },
   ],
-  examples: ["imgbatch models --json", "imgbatch models --realtime", "imgbatch models --upstream google"],
+  examples: [
+    "imgbatch models",
+    "imgbatch models vendorx-3-pro-image",
+    "imgbatch models --realtime",
+    "imgbatch models --upstream google",
+  ],
   notes: [
     "With --upstream the vendor's own list is read, which costs nothing; no service is asked. Exit 4 means that the vendor does not offer the default model.",
   ],
@@ -27,12 +34,28 @@ export const command: CommandDetails = {
   run,
 };
 
-/** `imgbatch models`: lists the key's models, for batches or for real time, with the price of an image. */
+/** A model of a list, with its price in words, and lines about what it takes. */
+interface ShownModel {
+  id: string;
+  raw: unknown;
+  cost: string;
+  takes: readonly string[];
+}
+
+/**
+ * `imgbatch models`: lists the key's models, for batches or for real time, with the price of an image. On a terminal, and of a
+ * model that is named, it shows what each takes.
+ */
 function run(context: CommandContext): Promise<CommandResult> {
-  if (textOption(context.options, "upstream") !== undefined) return compareWithVendor(context);
+  const { signal, options, results } = context;
+  const [named] = context.arguments;
+  if (textOption(options, "upstream") !== undefined) {
+    if (named === undefined) return compareWithVendor(context);
+    const message = "--upstream compares all models of a vendor: leave out the model.";
+    throw new ImgbatchError("USAGE", message, { param: "--upstream" });
+  }
   return withService(context, { workers: false }, async ({ http }) => {
-    const { signal, options } = context;
-    const models = flagOption(options, "realtime")
+    const all: ShownModel[] = flagOption(options, "realtime")
       ? (await listRealtimeModels(http, signal)).map(({ id, costsMicroUsd, isPlay, raw }) => ({
           id,
           raw,
@@ -41,17 +64,59 @@ function run(context: CommandContext): Promise<CommandResult> {
             : Object.entries(costsMicroUsd ?? {})
                 .map(([size, micros]) => `${size} ${formatUsd(micros)}`)
                 .join("  "),
+          takes: [],
         }))
-      : (await listModels(http, signal)).map(({ id, imageCostMicroUsd: micros, isPlay, raw }) => ({
-          id,
-          raw,
-          cost: micros === null ? "" : costText({ micros, isPlay }, "exact"),
-        }));
+      : (await listModels(http, signal)).map((model) => {
+          const { id, imageCostMicroUsd: micros, isPlay, raw } = model;
+          const cost = micros === null ? "" : costText({ micros, isPlay }, "exact");
+          return { id, raw, cost, takes: takenBy(model) };
+        });
+    const models = named === undefined ? all : [find(all, named)];
+    const showsAll = named !== undefined || results.isForPeople;
     return {
       json: { models: models.map(({ raw }) => raw) },
-      lines: models.map(({ id, cost }) => (cost === "" ? id : `${id}  ${cost}`)),
+      lines: models.flatMap(({ id, cost, takes }) => [
+        cost === "" ? id : `${id}  ${cost}`,
+        ...(showsAll ? takes.map((line) => `  ${line}`) : []),
+      ]),
     };
   });
+}
+
+/** Throws `BATCH_IMAGE_INVALID_MODEL` for an id that is not in the list. */
+function find(models: readonly ShownModel[], id: string): ShownModel {
+  const found = models.find((model) => model.id === id);
+  if (found !== undefined) return found;
+  const known = models.map((model) => model.id).join(", ");
+  const message = `There is no model ${JSON.stringify(id)} here: there are ${known}.`;
+  throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", message, { param: "<model>" });
+}
+
+/** Says what the prompts of a model can ask for, a line each. Prices stand beside what they are of. */
+function takenBy({ options, prices, isPlay, maxReferenceImages: most }: BatchModel): string[] {
+  const references =
+    most === null ? [] : [most === 0 ? "no reference images" : `reference images: up to ${most}`];
+  if (options === null) return references;
+  const { sizes, qualities, defaultQuality, pixels } = options;
+  const priced = (quality: string | null) =>
+    sizes.map((size) => {
+      const price = prices.find((each) => each.size === size && each.quality === quality);
+      return isPlay || price === undefined ? size : `${size} ${formatUsd(price.imageMicroUsd)}`;
+    });
+  const mark = (quality: string) => (quality === defaultQuality ? `${quality} (default)` : quality);
+  const shapes =
+    qualities.length === 0
+      ? [`sizes: ${priced(null).join(", ")}`]
+      : qualities.map((quality) => `quality ${mark(quality)}: ${priced(quality).join(", ")}`);
+  return [
+    ...shapes,
+    ...(pixels === null ? [] : [`pixels: ${pixels === "any" ? "any" : wordsOfPixels(pixels)}`]),
+    `aspect ratios: ${options.aspectRatios.join(", ")}`,
+    ...(options.backgrounds.length === 0 ? [] : [`background: ${options.backgrounds.join(", ")}`]),
+    options.seed ? `seed: 0 to ${options.maxSeed}` : "no seed",
+    options.negativePrompt ? "negative prompt" : "no negative prompt",
+    ...references,
+  ];
 }
 
 /** A model of a vendor, of ours, or both, as `--json` prints it. */

@@ -241,7 +241,7 @@ const BILLED = "; an attempt whose response was lost may have been billed";
 const ANOTHER = `run the same command again${BILLED}`;
 const LATER = "wait a while, then run the same command again";
 /** Where there were too many requests. */
-const SLOWER = "; with --file also use fewer --jobs or a lower --rpm";
+const SLOWER = "; with --file also use a lower --concurrency or a lower --rpm";
 
 /** The advice after an error of a command whose every request is billed, where it differs from the usual advice. */
 const PAID_AGAIN: Partial<Record<ErrorCode, string>> = {
