@@ -315,7 +315,9 @@ async function cancelled(
     return new ImgbatchError(stop.code, `Interrupted; cancelled ${going.join(", ")}${doubt}.`, { advice });
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    const message = `Interrupted, but not cancelled: ${why}${open === null ? "" : ` And ${open}.`}`;
+    const isUnderWay = error instanceof ImgbatchError && error.code === "JOB_NOT_ENDED";
+    const how = isUnderWay ? "Interrupted; the cancellation goes on" : "Interrupted, but not cancelled";
+    const message = `${how}: ${why}${open === null ? "" : ` And ${open}.`}`;
     const left = going.filter((id) => !made.some((batch) => batch.id === id));
     const again = open === null ? "" : `; then ${AGAIN}`;
     return new ImgbatchError(stop.code, message, { advice: `${commands("cancel", left)}${again}` });
