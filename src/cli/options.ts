@@ -97,6 +97,13 @@ export function wholeOption(
   });
 }
 
+const MOST_CONCURRENCY = 256;
+
+/** Reads `--concurrency`. */
+export function concurrencyOf(options: TypedOptions): number | undefined {
+  return wholeOption(options, "concurrency", { min: 1, max: MOST_CONCURRENCY });
+}
+
 /** Returns one of the choices. Throws `USAGE` for any other text, with a suggestion. */
 export function choiceOption<T extends string>(
   options: TypedOptions,

@@ -8,9 +8,10 @@ import type { Config } from "./schema.ts";
  * making them takes longer than the work of a short command.
  */
 export async function loadUnlessDefault(choice: ConfigChoice): Promise<Config | null> {
-  const { file, cwd, upstream = null, vendor = null, replay = null } = choice;
+  const { file, cwd, upstream = null, vendor = null, replay = null, concurrency } = choice;
   const hasFile = file === undefined ? existsSync(resolve(cwd, CONFIG_FILE)) : file !== NO_CONFIG_FILE;
-  if (!hasFile && upstream === null && vendor === null && replay === null) return null;
+  const isDefault = upstream === null && vendor === null && replay === null && concurrency === undefined;
+  if (!hasFile && isDefault) return null;
   const { loadConfig } = await import("./load.ts");
   return loadConfig(choice);
 }

@@ -141,11 +141,16 @@ const words = (name: string) => name.replaceAll(/(?<=[a-z])(?=[A-Z])/g, " ").toL
 export function parseConfig(
   value: unknown,
   source: string,
-  { priced = null, records = false }: Pick<ConfigChoice, "priced" | "records"> = {},
+  {
+    priced = null,
+    records = false,
+    concurrency,
+  }: Pick<ConfigChoice, "priced" | "records" | "concurrency"> = {},
 ): Config {
   const unknown = unknownPreset(value);
   if (unknown !== null) throw new ImgbatchError("INVALID_CONFIG", `${source}: ${unknown}`);
-  const filled = withVendorPreset(withPresets(withPromptChars(value), priced));
+  const typed = concurrency === undefined ? value : withConcurrency(value, concurrency);
+  const filled = withVendorPreset(withPresets(withPromptChars(typed), priced));
   const parsed = configSchema.safeParse(filled, { error: inWords });
   if (parsed.success) return Object.freeze(withReplay(parsed.data, records));
   const details = parsed.error.issues.map((issue) => {
@@ -153,6 +158,19 @@ export function parseConfig(
     return `${path === "" ? "" : `${path}: `}${issue.message}`;
   });
   throw new ImgbatchError("INVALID_CONFIG", `${source}: ${details.join("; ")}`, { details });
+}
+
+/** Lets each provider that does not say how many images it makes at once make so many. Jobs of upstreams keep their number. */
+function withConcurrency(value: unknown, concurrency: number): unknown {
+  if (!isObject(value)) return value;
+  const { providers = [{ name: "procedural", type: "procedural" }] } = value;
+  if (!Array.isArray(providers)) return value;
+  const typed = providers.map((entry) => {
+    if (!isObject(entry) || entry.concurrency !== undefined) return entry;
+    const type = String(entry.type ?? findPreset(entry.preset)?.provider.type);
+    return type.endsWith("-batch") ? entry : { ...entry, concurrency };
+  });
+  return { ...value, providers: typed };
 }
 
 /** Takes as long prompts as all models of the presets do, unless the file says how long they may be. */

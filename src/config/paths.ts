@@ -30,6 +30,8 @@ export interface ConfigChoice {
   besides?: readonly string[];
   /** A model that has no price in the catalogue, with one. */
   priced?: PricedModel | null;
+  /** How many images each provider makes at once, unless the file says it. Jobs of upstreams are not counted. Default: as its preset or type. */
+  concurrency?: number | undefined;
   /** The vendor whose client libraries are served, as `vendor.preset`. */
   vendor?: (typeof VENDOR_NAMES)[number] | null;
   /** The directory of `replay`, in place of the file's. Null: none. */

@@ -15,7 +15,6 @@ import { loadReferences, readItemOptions } from "./input-options.ts";
 /** The options of `generate`, checked. */
 export type GenerateOptions = Awaited<ReturnType<typeof readGenerateOptions>>;
 
-const MOST_CONCURRENCY = 256;
 const MOST_REQUESTS = 100_000;
 const MOST_RETRIES = 3;
 /**
@@ -49,7 +48,7 @@ export async function readGenerateOptions(context: CommandContext, limits: Limit
     /** The checked input images. With a file, they go with each prompt that has no images of its own. */
     images: await loadImages(options, cwd, limits),
     mayReplace: read.flagOption(options, "force"),
-    concurrency: read.wholeOption(options, "concurrency", { min: 1, max: MOST_CONCURRENCY }),
+    concurrency: read.concurrencyOf(options),
     rpm: read.wholeOption(options, "rpm", { min: 1, max: MOST_REQUESTS }),
     count: read.wholeOption(options, "count", { min: 1, max: WIDEST_LIMITS.outputCountPerItem }) ?? 1,
     format: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,

@@ -5,6 +5,7 @@ import { FORMAT_NAMES } from "../../prompts/lines.ts";
 import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import type { Allowance } from "../../runs/standing.ts";
 import {
+  concurrencyOf,
   flagOption,
   type OptionSpec,
   positiveDurationOption,
@@ -90,6 +91,12 @@ export const unknownOption: OptionSpec = {
 };
 /** The options that `submit` and `retry` share. */
 export const runOptions: readonly OptionSpec[] = [
+  {
+    flags: "-j, --concurrency <n>",
+    description:
+      "how many images are made at once by the service inside imgbatch; a number in the configuration wins",
+    default: "4, or what the upstream's preset says",
+  },
   timeoutOption,
   intervalOption,
   maxCostOption,
@@ -112,6 +119,7 @@ export function readRunOptions(options: TypedOptions) {
     allowance: readOption(options, "allowFailures", advice, parseAllowance) ?? { count: 0 },
     timeoutMs: positiveDurationOption(options, "timeout"),
     intervalMs: positiveDurationOption(options, "interval"),
+    concurrency: concurrencyOf(options),
     maxCostMicroUsd: usdOption(options, "maxCost"),
     unitCostMicroUsd: usdOption(options, "unitCost"),
     cancelOnInterrupt: flagOption(options, "cancelOnInterrupt"),

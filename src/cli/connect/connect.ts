@@ -19,7 +19,7 @@ import { PRESETS } from "../../providers/catalogue/catalogue.ts";
 import { EMBEDDED, keyFingerprint } from "../../runs/directory/run-service.ts";
 import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext, Output } from "../command.ts";
-import { choiceOption, type GlobalOptions, textOption, usdOption } from "../options.ts";
+import { choiceOption, concurrencyOf, type GlobalOptions, textOption, usdOption } from "../options.ts";
 import { readAll, type Terminal } from "../terminal.ts";
 import type {
   ConnectedService,
@@ -134,6 +134,7 @@ async function settingsOf(global: GlobalOptions, needs: Partial<ServiceNeeds>, c
     file: global.config,
     cwd,
     priced: needs.priced ?? null,
+    concurrency: needs.concurrency,
     replaced: chosen === undefined ? [] : ("all" as const),
   };
   const { name = null, besides = [], isTyped = true } = upstream ?? {};
@@ -238,8 +239,14 @@ export async function withService<T>(
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     const unknownOutcome = choiceOption(context.options, "unknown", UNKNOWN_OUTCOMES);
-    const all = { ...needs, priced: pricedModel(context), unknownOutcome };
+    const concurrency = concurrencyOf(context.options);
+    const all = { ...needs, priced: pricedModel(context), unknownOutcome, concurrency };
     const connection = await context.connect(all, context.signal);
+    // `generate --file` sends as many requests at once to any service.
+    if (concurrency !== undefined && connection.kind !== "embedded" && context.options.file === undefined)
+      context.output.note(
+        `--concurrency has no effect: the service at ${connection.baseUrl} decides how many images it makes at once`,
+      );
     try {
       return await work(toService(connection, context));
     } catch (error) {

@@ -26,6 +26,8 @@ export interface ServiceNeeds {
   priced?: PricedModel | null;
   /** What `--unknown` says of paid requests whose answers are lost. Default: the rule of the configuration. */
   unknownOutcome?: UnknownOutcome | undefined;
+  /** How many images the service inside the command makes at once, from `--concurrency`. Default: as the configuration says. */
+  concurrency?: number | undefined;
 }
 
 export interface DisabledProvider {

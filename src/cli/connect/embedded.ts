@@ -87,6 +87,11 @@ export async function connectEmbedded(
     requireLocalStorage(embedding.config);
     const config = withRule(embedding.config ?? (await defaultConfig()), needs);
     if (wantsImages) requireKeys(config);
+    for (const { name, type, concurrency } of config.providers.flatMap((entry) =>
+      "of" in entry ? [] : entry,
+    ))
+      if (needs.concurrency !== undefined && concurrency !== needs.concurrency && !type.endsWith("-batch"))
+        embedding.output.note(`${name} makes ${concurrency} at once, as the configuration says`);
     const providers = config.providers.map(identityOf);
     const noteDrawings = drawingsNote(embedding, providers);
     try {
