@@ -64,6 +64,11 @@ export interface GenerateOptions {
    * Default: a random one for each call.
    */
   idempotencyKey?: string;
+  /**
+   * Called for each answer, with or without an image, with the US dollars that upstreams billed for it. Not called where the
+   * service does not say it.
+   */
+  onBilled?: (usd: number) => void;
   /** Awaited before each attempt, repeated ones too, so that requests leave at a limited rate. */
   awaitTurnToSend?: (signal?: AbortSignal) => Promise<void>;
 }
@@ -73,8 +78,6 @@ interface GeneratedImage extends ReadImage {
   attempts: number;
   /** An upstream may have been paid for an earlier run of the request, too. */
   mayBePaidTwice: boolean;
-  /** US dollars: what the upstream billed. Left out where the service does not say it. */
-  upstreamCost?: number;
 }
 
 /** The time that a response may take to begin, and the time without progress after that. */
@@ -128,10 +131,10 @@ export async function generateImage(
     async (answer) => {
       const { json, requestId } = await readJson(answer, MAX_ANSWER_BYTES);
       const mayBePaidTwice = answer.headers.get(MAY_BE_PAID_TWICE_HEADER) === "true";
-      const upstreamCost = usdOf(Number(answer.headers.get(UPSTREAM_COST_HEADER) ?? Number.NaN));
-      const bill = upstreamCost === null ? {} : { upstreamCost };
+      const billedUsd = usdOf(Number(answer.headers.get(UPSTREAM_COST_HEADER) ?? Number.NaN));
+      if (billedUsd !== null) options.onBilled?.(billedUsd);
       try {
-        return { ...readGenerated(json, requestId), requestId, attempts, mayBePaidTwice, ...bill };
+        return { ...readGenerated(json, requestId), requestId, attempts, mayBePaidTwice };
       } catch (error) {
         if (!mayBePaidTwice || !(error instanceof ImgbatchError)) throw error;
         throw new ImgbatchError(error.code, `${error.message} ${LOST_BEFORE}`, { ...error, cause: error });

@@ -22,6 +22,7 @@ import { isWaitingCode, WAITING_CODES } from "../contract/waiting.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { appendText, syncDirectory } from "../kernel/files.ts";
+import { microsToNumber, numberToMicros } from "../kernel/money.ts";
 import type { RunOutcome } from "./collect-run.ts";
 import { checkDirectory, claimDirectory, removeLeftovers, requireSameService } from "./directory/claim.ts";
 import { readReference, readRunInput, writeInput } from "./directory/input.ts";
@@ -69,8 +70,9 @@ export interface RealtimeRunOptions extends GenerateOptions {
 export interface RealtimeOutcome extends Pick<RunOutcome, "dir" | "lines" | "hasRetry"> {
   /** Images that an earlier run had made. */
   keptCount: number;
-  /** The images that this run has made. */
+  /** The images that this run has made, and those that it has asked for and that have failed. */
   made: PlannedImage[];
+  failed: PlannedImage[];
   /** The error that ended the run before every image was requested. Null when it ran to its end. */
   stop: ImgbatchError | null;
   /** The last failure that was not about one prompt. Null without one. */
@@ -123,6 +125,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
     failure: null,
     abandonedCount: 0,
   };
+  const failed: PlannedImage[] = [];
   let failuresInARow = 0;
   const underWay = new Set<PlannedImage>();
   const madeCount = () => [...lines.values()].filter((line) => line.files.length > 0).length;
@@ -134,6 +137,10 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   const makeOne = async (image: PlannedImage, position: number) => {
     if (ended.stop !== null) return;
     let isSent = false;
+    let billedMicroUsd: number | null = null;
+    const onBilled = (usd: number) => {
+      billedMicroUsd = (billedMicroUsd ?? 0) + numberToMicros(usd);
+    };
     const awaitTurnToSend = async (ending?: AbortSignal) => {
       await options.awaitTurnToSend?.(ending);
       isSent = true;
@@ -141,14 +148,20 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
     };
     const note = (line: ResultLine) => {
       const notes = [...new Set([...(line.notes ?? []), ...(notesOf.get(image.customId) ?? [])])];
-      const noted = notes.length === 0 ? line : { ...line, notes };
+      const noted = {
+        ...line,
+        ...(billedMicroUsd !== null && { upstream_cost: microsToNumber(billedMicroUsd) }),
+        ...(notes.length > 0 && { notes }),
+      };
       lines.set(image.customId, noted);
       return noted;
     };
     try {
       const consentMicroUsd = consentOf?.(image) ?? null;
       const idempotencyKey = requestKeyOf(runState, image.customId, position);
-      const line = note(await make({ ...options, consentMicroUsd, awaitTurnToSend, idempotencyKey }, image));
+      const line = note(
+        await make({ ...options, consentMicroUsd, awaitTurnToSend, idempotencyKey, onBilled }, image),
+      );
       failuresInARow = 0;
       // So that a later run knows the hash of its file.
       const path = join(dir, RESULTS_FILE);
@@ -171,6 +184,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       }
       if (ENDED.includes(error.code)) renewRequestKey(runState, image.customId);
       reportEnded(reporter, note(failedLine(image, error)));
+      failed.push(image);
       const isOwn = OF_ONE_PROMPT.includes(error.code);
       failuresInARow = isOwn ? 0 : failuresInARow + 1;
       if (isOwn) return;
@@ -207,7 +221,15 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   await writeRunState(dir, runState);
   const isMade = ({ customId }: PlannedImage) =>
     !kept.has(customId) && lines.get(customId)?.status === "success";
-  return { dir, lines: all, hasRetry, keptCount: kept.size, made: plan.images.filter(isMade), ...ended };
+  return {
+    dir,
+    lines: all,
+    hasRetry,
+    keptCount: kept.size,
+    made: plan.images.filter(isMade),
+    failed,
+    ...ended,
+  };
 }
 
 async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<ResultLine> {
@@ -222,7 +244,7 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
   const { model, mimeType: asked } = plan.settings;
   const shape = { aspectRatio, size, seed, quality, background, negativePrompt };
   const request = { model, ...shape, mimeType: asked, prompt, images };
-  const { data, mimeType, modelVersion, mayBePaidTwice, upstreamCost } = await generateImage(
+  const { data, mimeType, modelVersion, mayBePaidTwice } = await generateImage(
     service.http,
     request,
     options,
@@ -232,7 +254,6 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
   const line = {
     ...lineOf(customId, "success"),
     model_version: modelVersion,
-    ...(upstreamCost === undefined ? {} : { upstream_cost: upstreamCost }),
     files: [{ path, ...file }],
   };
   const notes = [...(mayBePaidTwice ? [PAID_TWICE_NOTE] : []), ...differences(data, { size, type: asked })];

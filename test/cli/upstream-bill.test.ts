@@ -75,3 +75,17 @@ it("[BILL-1] generate says what the upstream billed, for one image and for a fil
   expect(all.json()).toMatchObject({ cost: 0.106, upstream_cost: 0.11305, upstream_cost_about: true });
   expect(all.stderr).toContain("billed by the upstream: about $0.11305, with list prices");
 });
+
+it("[BILL-1] generate says what the upstream billed for an answer without an image", async () => {
+  const { run } = await atOpenai("fox\nempty");
+  const one = await run("generate", "empty", "-o", "x.png", "--max-cost", "1", "--json");
+  expect(one.json().error?.message).toMatch(/The upstream billed \$0\.\d+ for it\./);
+  const all = await run("generate", "--file", "p.txt", "-o", "out", "--max-cost", "1", "--json");
+  const { upstream_cost, items } = all.json() as {
+    upstream_cost: number;
+    items: { upstream_cost: number }[];
+  };
+  const sum = items.reduce((micros, item) => micros + Math.round(item.upstream_cost * 1e6), 0);
+  expect([all.code, items.map((item) => item.upstream_cost > 0)]).toEqual([4, [true, true]]);
+  expect(Math.round(upstream_cost * 1e6)).toBe(sum);
+});

@@ -252,7 +252,11 @@ async function makeRun(
     const { isPlay } = model;
     const sum = sumCosts(outcome.made.map((image) => ({ micros: model.costOf(image), isPlay })));
     const cost = sum && { ...sum, isPlay };
-    const costs = new Map(outcome.made.map((image) => [image.customId, model.costOf(image) ?? 0]));
+    // A failure has no price here, but its upstream may bill it.
+    const costs = new Map<string, number>([
+      ...outcome.made.map((image) => [image.customId, model.costOf(image) ?? 0] as const),
+      ...outcome.failed.map(({ customId }) => [customId, 0] as const),
+    ]);
     const paid = outcome.lines.flatMap((line) => {
       const micros = costs.get(line.custom_id);
       return micros === undefined ? [] : { ...line, cost: microsToNumber(micros) };
@@ -263,7 +267,7 @@ async function makeRun(
   });
 }
 
-/** `cost` and `bill` are those of the images that were made now; null when they are not known. */
+/** `cost` is that of the images that were made now, and `bill` that of all that were asked for; null when not known. */
 type EndedImages = RealtimeOutcome & { cost: Cost | null; bill: ReturnType<typeof upstreamBill> };
 
 function describeMany(

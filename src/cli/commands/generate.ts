@@ -7,7 +7,14 @@ import { IMAGE_MIME_TYPES, typeOfFileName } from "../../contract/image-formats.t
 import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { shownPath } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { type Cost, costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
+import {
+  type Cost,
+  costText,
+  formatUsd,
+  microsToNumber,
+  numberToMicros,
+  playMoneyField,
+} from "../../kernel/money.ts";
 import { codePointLength } from "../../kernel/text.ts";
 import { tooLarge } from "../../prompts/problems.ts";
 import { announcedLimits, chooseRealtimeModel } from "../../runs/plan/choose-model.ts";
@@ -178,15 +185,20 @@ async function generateOne(
     const consentMicroUsd = consentOf?.(options.options) ?? null;
     const asked = { aspectRatio, size, seed, quality, background, negativePrompt };
     const request = { model, prompt, images: inputs, ...asked, mimeType };
+    const billed: number[] = [];
+    const onBilled = (usd: number) => void billed.push(numberToMicros(usd));
     const image = await whileTelling(context, model, () =>
-      generateImage(http, request, { signal, maxRetries: retries, consentMicroUsd }).catch((error) => {
-        throw explainLoss(error, chosen.isPlay);
-      }),
+      generateImage(http, request, { signal, maxRetries: retries, consentMicroUsd, onBilled }).catch(
+        (error) => {
+          throw explainLoss(withBill(error, billed), chosen.isPlay);
+        },
+      ),
     );
     const saved = await saveImage(target, image.data, image.mimeType);
     const micros = chosen.costOf(options.options);
     const cost = micros === null ? null : { micros, isPlay: chosen.isPlay };
-    return describe(context, { model, image, saved, target, cost });
+    const upstreamMicroUsd = billed.length === 0 ? null : sumOf(billed);
+    return describe(context, { model, image, saved, target, cost, upstreamMicroUsd });
   });
 }
 
@@ -215,6 +227,15 @@ async function whileTelling<T>(
   }
 }
 
+const sumOf = (micros: readonly number[]) => micros.reduce((sum, each) => sum + each, 0);
+
+/** Adds to the error of an answer without an image what its upstream billed. */
+function withBill(error: unknown, billed: readonly number[]): unknown {
+  if (billed.length === 0 || !(error instanceof ImgbatchError) || stopReason(error) !== null) return error;
+  const message = `${error.message} The upstream billed ${formatUsd(sumOf(billed))} for it.`;
+  return new ImgbatchError(error.code, message, { ...error, cause: error });
+}
+
 /** Adds to the error of a stop that the request was sent and may be billed, unless the image is drawn. */
 function explainLoss(error: unknown, isPlay: boolean): unknown {
   const why = stopReason(error);
@@ -231,11 +252,13 @@ interface Made {
   target: Awaited<ReturnType<typeof chooseTarget>>;
   /** Null when the service does not publish it. */
   cost: Cost | null;
+  /** What the upstream billed; null where it is not known. */
+  upstreamMicroUsd: number | null;
 }
 
 function describe(
   { cwd, output }: CommandContext,
-  { model, image, saved, target, cost }: Made,
+  { model, image, saved, target, cost, upstreamMicroUsd }: Made,
 ): CommandResult {
   const path = shownPath(cwd, saved.path);
   const { facts } = saved;
@@ -259,8 +282,8 @@ function describe(
   const price = cost === null ? "" : `${cost.isPlay ? ";" : ","} ${costText(cost, "exact")}`;
   output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${bytes} bytes, by ${ran}${price}`);
   const isPaid = cost !== null && !cost.isPlay;
-  const { upstreamCost } = image;
-  const known = upstreamCost === undefined ? {} : { upstream_cost: upstreamCost };
+  const upstreamCost = upstreamMicroUsd === null ? null : microsToNumber(upstreamMicroUsd);
+  const known = upstreamCost === null ? {} : { upstream_cost: upstreamCost };
   const bill = isPaid ? upstreamBill([{ ...known, cost: microsToNumber(cost.micros) }]) : null;
   if (bill !== null) output.note(billNote(bill));
   return {
@@ -273,7 +296,7 @@ function describe(
       usage: image.usage,
       cost: cost === null ? null : microsToNumber(cost.micros),
       ...playMoneyField(cost),
-      upstream_cost: upstreamCost ?? null,
+      upstream_cost: upstreamCost,
       attempts: image.attempts,
       ...(image.mayBePaidTwice ? { notes: [PAID_TWICE_NOTE] } : {}),
       request_id: image.requestId ?? null,
