@@ -13,6 +13,7 @@ import { sha256Hex } from "../kernel/ids.ts";
 import { fieldsOf, isObject, MOST_JSON_LEVELS, TooDeepJson } from "../kernel/json.ts";
 import {
   findPreset,
+  isJobType,
   meantUpstream,
   modelEntries,
   type Preset,
@@ -26,7 +27,7 @@ import {
   type PricedModel,
   VENDOR_NAMES,
 } from "./paths.ts";
-import { type Config, configSchema, DEFAULT_MODELS } from "./schema.ts";
+import { type Config, configSchema, DEFAULT_MODELS, DEFAULT_PROVIDERS } from "./schema.ts";
 
 /**
  * Reads the configuration from its file. Without a file it returns the defaults. Comments are allowed. Throws
@@ -163,12 +164,12 @@ export function parseConfig(
 /** Lets each provider that does not say how many images it makes at once make so many. Jobs of upstreams keep their number. */
 function withConcurrency(value: unknown, concurrency: number): unknown {
   if (!isObject(value)) return value;
-  const { providers = [{ name: "procedural", type: "procedural" }] } = value;
+  const { providers = DEFAULT_PROVIDERS } = value;
   if (!Array.isArray(providers)) return value;
   const typed = providers.map((entry) => {
     if (!isObject(entry) || entry.concurrency !== undefined) return entry;
     const type = String(entry.type ?? findPreset(entry.preset)?.provider.type);
-    return type.endsWith("-batch") ? entry : { ...entry, concurrency };
+    return isJobType(type) ? entry : { ...entry, concurrency };
   });
   return { ...value, providers: typed };
 }

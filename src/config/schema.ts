@@ -3,7 +3,7 @@ import { z } from "zod";
 import { BACKGROUNDS, MOST_SEED, RATIOS, SIZE_TIERS } from "../contract/image-formats.ts";
 import { DEFAULT_LIMITS, type Limits, UNKNOWN_OUTCOMES } from "../contract/limits.ts";
 import { type ProviderEntry, providerEntrySchema } from "../contract/provider-entries.ts";
-import { UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
+import { isJobType, UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
 import { VENDOR_NAMES } from "./paths.ts";
 import { storageSchema } from "./storage-places.ts";
 
@@ -132,6 +132,10 @@ const flash = {
   prices: { "1K": 0.067, "2K": 0.101, "4K": 0.151 },
 };
 const pro = { ratios: "common", sizes: ["1K", "2K", "4K"], prices: { "1K": 0.134, "2K": 0.134, "4K": 0.24 } };
+/** The providers of a configuration that names none: drawings. */
+export const DEFAULT_PROVIDERS: { name: string; type: "procedural" }[] = [
+  { name: "procedural", type: "procedural" },
+];
 /** The models of a configuration that names none, and no preset. */
 export const DEFAULT_MODELS = [
   { id: "vendorx-3.1-flash-image", ...flash },
@@ -258,7 +262,7 @@ const entriesSchema = z.strictObject({
   providers: z
     .array(providerEntrySchema)
     .refine(uniqueBy("name"), "has two providers with one name")
-    .prefault([{ name: "procedural", type: "procedural" }])
+    .prefault(DEFAULT_PROVIDERS)
     .describe("where images come from: the first provider that serves a model and can be used makes it"),
   replay: z
     .string()
@@ -353,9 +357,7 @@ export function firstBatchModel({ models, groups: [group], providers }: Config):
     const isOfGroup = group === undefined || ["*", id].some((name) => group.models.includes(name));
     const price = (qualityPrices?.[defaultQuality] ?? prices)["1K"];
     if (family !== "native" || !batch || !isOfGroup || price === undefined) return false;
-    return entries.some(
-      (entry) => isServedBy(entry, model) && !(jobPrice === null && entry.type.endsWith("-batch")),
-    );
+    return entries.some((entry) => isServedBy(entry, model) && !(jobPrice === null && isJobType(entry.type)));
   });
   return found?.id ?? null;
 }
@@ -392,10 +394,9 @@ export function undercharging({ groups, providers }: Config): { message: string;
   return groups.flatMap(({ name, batchDiscount, rateMultiplier, allowBatchImages }) =>
     providers.flatMap((entry) => {
       if (entry.type === "procedural" || entry.type === "replay" || entry.free) return [];
-      const isOfJobs = entry.type === "native-batch" || entry.type === "openai-batch";
       const share = batchDiscount * rateMultiplier * entry.rateMultiplier;
       const isLess = allowBatchImages && batchDiscount < 1 && share < 1;
-      if (isOfJobs || !entry.for.includes("batches") || !isLess) return [];
+      if (isJobType(entry.type) || !entry.for.includes("batches") || !isLess) return [];
       const part = share === 0.5 ? "half" : `${Math.round(100 * share)} %`;
       const message = `the group ${name} charges ${part} of what ${entry.name} bills for an image of a batch`;
       const group = `"groups": [{"name": ${JSON.stringify(name)}, "batchDiscount": 1}]`;

@@ -6,7 +6,7 @@ import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { wordsOfPixels } from "../../contract/image-formats.ts";
 import type { ProviderEntry, UpstreamEntry } from "../../contract/provider-entries.ts";
 import { costText, FREE_DRAWINGS, formatUsd, microsToNumber, multiplyToMicros } from "../../kernel/money.ts";
-import { modelFacts, type Preset, presetOf } from "../../providers/catalogue/catalogue.ts";
+import { isJobType, modelFacts, type Preset, presetOf } from "../../providers/catalogue/catalogue.ts";
 import type { ListedModel } from "../../providers/vendor-list.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
@@ -219,7 +219,7 @@ function isUpstream(entry: ProviderEntry): entry is UpstreamEntry {
 /** What is known of the models behind a provider of one's own: nothing. */
 function ownPreset({ name, type }: UpstreamEntry): Preset {
   const provider = { type };
-  const isOfJobs = type.endsWith("-batch");
+  const isOfJobs = isJobType(type);
   return { name, title: name, preparation: null, keyVariable: null, provider, isOfJobs, models: [] };
 }
 

@@ -15,7 +15,7 @@ import { environmentProxies } from "../../http/proxies.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { programName } from "../../kernel/command-line.ts";
 import type { Log } from "../../kernel/log.ts";
-import { PRESETS } from "../../providers/catalogue/catalogue.ts";
+import { isJobType, PRESETS } from "../../providers/catalogue/catalogue.ts";
 import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command.ts";
 import { isInterruption } from "../interruption.ts";
@@ -90,7 +90,7 @@ export async function connectEmbedded(
     for (const { name, type, concurrency } of config.providers.flatMap((entry) =>
       "of" in entry ? [] : entry,
     ))
-      if (needs.concurrency !== undefined && concurrency !== needs.concurrency && !type.endsWith("-batch"))
+      if (needs.concurrency !== undefined && concurrency !== needs.concurrency && !isJobType(type))
         embedding.output.note(`${name} makes ${concurrency} at once, as the configuration says`);
     const providers = config.providers.map(identityOf);
     const noteDrawings = drawingsNote(embedding, providers);

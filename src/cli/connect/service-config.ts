@@ -10,6 +10,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment, readStorageEnvironment } from "../../environment.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { parseDuration } from "../../kernel/durations.ts";
+import { isJobType } from "../../providers/catalogue/catalogue.ts";
 import { isDataDirectoryInUse } from "../../service/native-modules.ts";
 import type { CommandContext } from "../command.ts";
 import { choiceOption, textOption } from "../options.ts";
@@ -42,7 +43,7 @@ function requireRecordable({ replay, providers }: Config): void {
     throw new ImgbatchError("USAGE", "--record needs a directory to keep the images in.", { advice });
   }
   const entries = providers.map((entry) => (entry.type === "replay" ? entry.of : entry));
-  const jobs = entries.find(({ type }) => type === "native-batch" || type === "openai-batch");
+  const jobs = entries.find(({ type }) => isJobType(type));
   if (jobs === undefined) return;
   const message = `${jobs.name} makes images as batch jobs of the upstream, which cannot be recorded. Nothing was sent.`;
   const advice =

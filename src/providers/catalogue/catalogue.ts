@@ -52,6 +52,11 @@ const VENDORS = [
   command,
 ] as unknown as readonly Vendor[];
 
+/** Whether providers of this type make images as batch jobs of their upstream, and not with a request for each image. */
+export function isJobType(type: string): boolean {
+  return type.endsWith("-batch");
+}
+
 export const PRESETS: readonly Preset[] = VENDORS.flatMap(({ presets, models, list }) =>
   Object.entries(presets).map(([name, { title, preparation = null, needs, provider }]) => ({
     name,
@@ -60,7 +65,7 @@ export const PRESETS: readonly Preset[] = VENDORS.flatMap(({ presets, models, li
     models,
     keyVariable: "apiKeyEnv" in provider ? (provider.apiKeyEnv ?? null) : null,
     provider: { ...provider, ...upstreamIds(models) } as Preset["provider"],
-    isOfJobs: provider.type.endsWith("-batch"),
+    isOfJobs: isJobType(provider.type),
     ...(list && { list: { ...list, needs } }),
   })),
 );
