@@ -30,7 +30,10 @@ export interface ConfigChoice {
   besides?: readonly string[];
   /** A model that has no price in the catalogue, with one. */
   priced?: PricedModel | null;
-  /** How many images each provider makes at once, unless the file says it. Jobs of upstreams are not counted. Default: as its preset or type. */
+  /**
+   * How many images a provider makes at once whose entry in the file does not say it. Providers that make batch jobs keep
+   * their own number. Default: that of the preset, else of the type.
+   */
   concurrency?: number | undefined;
   /** The vendor whose client libraries are served, as `vendor.preset`. */
   vendor?: (typeof VENDOR_NAMES)[number] | null;

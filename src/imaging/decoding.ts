@@ -177,7 +177,7 @@ function readNumber(bits: Bits, symbol: number): number {
   return ((2 + (symbol & 1)) << extra) + bits.read(extra) + 1;
 }
 
-/** The pixels around one, nearest first: rows up, and columns to the left. */
+/** The places of the pixels around a pixel, nearest first, as rows above it and columns to its left. */
 const NEIGHBOURS = Array.from({ length: 8 }, (_, up) =>
   Array.from({ length: 16 }, (_, i) => ({ up, left: 8 - i })),
 )

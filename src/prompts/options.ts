@@ -44,7 +44,7 @@ interface Kind {
   read: (text: string) => string | number | null;
   /** What would be right. */
   advice: string;
-  /** Returns the value that was probably meant by a wrong one, or null. Default: not known. */
+  /** Returns the value that a wrong value probably stands for; null when there is none. Default: null for all values. */
   meant?: (text: string) => string | null;
 }
 

@@ -44,7 +44,7 @@ interface LocalAccess {
   /** Path of the file with the key. */
   credentialsFile: string;
   credentials: Credentials;
-  /** The key of the file. Its owner sees the whole service. */
+  /** The id of the key in `credentialsFile`. Whoever has this key sees the whole service. Null: there is none. */
   ownerKeyId: string | null;
   /** The same key, where it can carry the consent of the person at this machine. */
   localKeyId: string | null;

@@ -20,8 +20,8 @@ interface RetentionOptions {
  * Compares the clock at once with when it was last seen, and then sweeps after each pause. The first look of a process
  * deletes only the files of batches that are `output_deleted` already. Only one of several processes sweeps.
  *
- * Returns the function that ends it. With `lastSweepMs` it first deletes what was due already when an earlier process looked, at least
- * one pause before, unless it has to hurry.
+ * Returns the function that ends it. With `lastSweepMs` it first deletes what was due already when an earlier process
+ * looked, at least one pause before, unless it has to hurry.
  */
 export function startRetention(
   deps: WorkerDeps,
@@ -62,8 +62,8 @@ export function startRetention(
 }
 
 /**
- * `elapsedMs` is the time since the last check, and null for the first one. Returns what the first look of a process leaves, as the
- * time at which it was due; else 0.
+ * `elapsedMs` is the time since the last check, and null for the first check. Returns until when images were due that the
+ * first look of a process leaves for its end, in Unix milliseconds; 0: it leaves none.
  */
 async function lookAndSweep(
   deps: WorkerDeps,

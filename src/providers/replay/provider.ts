@@ -215,7 +215,7 @@ export class Recordings {
     )
       throw unusable(name, "was changed, or is that of another request: its hash differs");
     const { images = [], refusal, seed } = record;
-    // A stranger may have written them.
+    // A stranger may have written the texts of a recording.
     const modelVersion = record.model_version && upstreamWords(record.model_version);
     const notes = record.notes.map(upstreamWords);
     if (refusal !== undefined)

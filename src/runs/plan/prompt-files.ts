@@ -210,7 +210,7 @@ async function keep(
     if (reference !== null) references.push(reference);
   }
   references.push(...input.shared);
-  // Nothing more would be said about them.
+  // No further problem would be shown, so the items are not needed.
   if (reader.problems.isFull) items.length = 0;
   else {
     const metadata = extra === null ? null : spool.keepText(JSON.stringify(extra));

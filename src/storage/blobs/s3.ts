@@ -188,7 +188,7 @@ interface Part {
   sha256: string | null;
 }
 
-/** An empty object has no range. */
+/** The part of an empty object. Servers refuse a range of an object without bytes. */
 const EMPTY: Part = { body: [], sizeBytes: 0, start: 0, end: 0, etag: undefined, sha256: null };
 
 const CONNECTIONS = 32;

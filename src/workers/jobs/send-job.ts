@@ -46,7 +46,7 @@ export interface JobWork {
   abandoned: AbortSignal;
   /** Aborted once the job is to be stopped, so that it is not awaited any longer. */
   stopAsked: AbortController;
-  /** Called each time when the upstream refuses to stop the job, which still runs. */
+  /** Called each time the upstream refuses to stop the job. The job still runs then. */
   onStopRefused(cause: unknown): void;
   /** Called when items went back to their batch, which then needs another job. */
   onReleased(): void;
