@@ -211,7 +211,9 @@ it("[COST-7] a dry run says what is on hold when that is more than the price, si
   const world = await World.start({});
   const dry = ["submit", "p.txt", "-o", "out", "--dry-run"];
   const said = (await world.chain.run(dry)).stdout;
-  expect(said).toMatch(/estimated cost \$0\.15; \$0\.30 is on hold until then, and --max-cost must cover that/);
+  expect(said).toMatch(
+    /estimated cost \$0\.15; \$0\.30 is on hold until then, and --max-cost must cover that/,
+  );
   const { estimated_cost, max_cost } = (await world.run(...dry, "--json")).json();
   expect([estimated_cost, max_cost]).toEqual([0.15, 0.3]);
   expect((await world.run(...dry, "--max-cost", "0.29")).code).toBe(8);
