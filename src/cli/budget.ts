@@ -114,8 +114,10 @@ export function createBudget(
     facts: (images: readonly Asked[]) => {
       const groups = grouped(models, images);
       const cost = estimateOf(groups);
+      const most = sumOf(groups, limitOf);
       return {
         estimated_cost: cost === null ? null : microsToNumber(cost.micros),
+        max_cost: most === null ? null : microsToNumber(most),
         ...playMoneyField(cost),
         prices: groups.map((group) => {
           const [unit, { model, asked, quality, count }] = [unitOf(group), group];
@@ -131,7 +133,9 @@ export function createBudget(
       const cost = estimateOf(groups);
       if (cost === null) return [];
       if (cost.isPlay) return [FREE_DRAWINGS];
-      const sum = `estimated cost ${costText(cost, "limit")}`;
+      const most = sumOf(groups, limitOf) ?? cost.micros;
+      const held = `; ${formatUsd(most, "limit")} is on hold until then, and --max-cost must cover that`;
+      const sum = `estimated cost ${costText(cost, "limit")}${most > cost.micros ? held : ""}`;
       if (groups.length <= MOST_GROUPS)
         return [...groups.map((group) => groupLine(group, unitOf(group))), sum];
       return [`  ${eachText(groups.map((group) => unitOf(group) ?? 0))}`, sum];

@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { timeLimit } from "../../client/poll.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { shellWord } from "../../kernel/command-line.ts";
@@ -30,7 +31,6 @@ import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import type { ConnectedService } from "../connect/connection.ts";
 import { describeFinished, describeRun, finishRun, workInRun } from "../finish-run.ts";
-import { timeLimit } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";

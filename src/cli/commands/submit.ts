@@ -1,3 +1,4 @@
+import { timeLimit } from "../../client/poll.ts";
 import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
@@ -45,7 +46,7 @@ import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts"
 import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
 import { describeFinished, finishRun } from "../finish-run.ts";
-import { stoppable, timeLimit } from "../interruption.ts";
+import { stoppable } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
 import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
@@ -562,6 +563,15 @@ function stillToMake(images: readonly Asked[]): string[] {
   ];
 }
 
+/** Images whose price a dry run counts although an earlier command may have paid them: only the service can tell. */
+function maybeMade(open: readonly RunBatch[]): string[] {
+  if (open.length === 0) return [];
+  const which = `${counted(imagesIn(open), "image")} may be made and paid already`;
+  return [
+    `${which}: the answer to their submission was lost. The run looks for them first, and pays none twice`,
+  ];
+}
+
 /**
  * Describes the planned run, and submits nothing. Batches that the directory has already cost nothing. Throws the errors
  * that the run itself would throw before it sends anything.
@@ -606,8 +616,8 @@ async function describeDryRun(
       ...(unmadeImages === 0
         ? []
         : [`${unmadeImages} of them are of prompts that are the same, and were not made yet`]),
-      ...(open.length === 0 || work.sharesReferences === true
-        ? []
+      ...(open.length === 0 || start.kind === "run" || work.sharesReferences === true
+        ? maybeMade(open)
         : [
             `${imagesIn(open)} of them may be made before their batches of the earlier submission are cancelled`,
           ]),
@@ -633,6 +643,7 @@ async function describeDryRun(
     ...(reusedCount === 0
       ? []
       : [`${counted(reusedCount, "batch", "batches")} submitted before: re-used, nothing is paid again`]),
+    ...maybeMade(open),
     ...stillToMake(before),
     ...failedAgain(again),
     ...budget.estimateLines(unpaid),
