@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import type { Batch } from "../client/answers.ts";
 import { timeLimit } from "../client/poll.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
@@ -16,8 +17,9 @@ import {
   sumCosts,
 } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
-import { collectRun, type RunOutcome } from "../runs/collect-run.ts";
+import { collectRun, EarlyImages, type RunOutcome } from "../runs/collect-run.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
+import type { RunInput } from "../runs/directory/input.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
@@ -32,10 +34,11 @@ import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import { pollInterval, stoppable } from "./interruption.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
 import { ALL_HERE, unknownNote } from "./output/next-step.ts";
-import { fetchAgain, writeRunReports } from "./output/reports.ts";
+import { fetchAgain, writeRunReports, writeSheetSoFar } from "./output/reports.ts";
 import { type EndedSteps, nextOfRun } from "./output/run-steps.ts";
+import type { Target } from "./targets.ts";
 
-interface RunToFetch extends Omit<EndedRun, "outcome"> {
+interface RunToFetch extends Omit<EndedRun, "outcome">, Pick<Parameters<typeof collectRun>[0], "early"> {
   dir: string;
   batches: readonly Batch[];
   keepZip: boolean;
@@ -91,7 +94,55 @@ export async function finishRun(
     state.batches.map(({ id, round }) => [id ?? "", supersededIn(state, round).size]),
   );
   const waiting = { service, clock, random: Math.random, intervalMs, signal, reporter, retries, superseded };
-  return fetchRun(context, service, { ...run, batches: await awaitBatches(run.batches, waiting) });
+  if (run.keepZip)
+    return fetchRun(context, service, { ...run, batches: await awaitBatches(run.batches, waiting) });
+  const images = earlyImages(context, service, { ...run, isLocked: true });
+  const onLook = (states: readonly Batch[]) => images.notice(states);
+  const batches = await awaitBatches(run.batches, { ...waiting, onLook }).catch(async (error) => {
+    const saved = await images.leave();
+    if (saved.size > 0)
+      reporter.note(
+        `${counted(saved.size, "image")} on disk so far: ${shellWord(join(run.shownDir, GALLERY_FILE))}`,
+      );
+    throw error;
+  });
+  return fetchRun(context, service, { ...run, batches, early: await images.end() });
+}
+
+function earlyImages(
+  context: CommandContext,
+  service: ConnectedService,
+  run: { dir: string; shownDir: string; state: RunState; isLocked: boolean },
+): EarlyImages {
+  const { signal, clock, output: reporter } = context;
+  const onSaved = (lines: readonly ResultLine[], input: RunInput) =>
+    writeSheetSoFar(context, { ...run, lines, input });
+  return new EarlyImages({ ...run, service, clock, reporter, signal, onSaved });
+}
+
+/**
+ * Waits for batches with `wait`, and meanwhile saves their images in the directories of their runs. A command that only waits
+ * leaves the rest to `download`.
+ */
+export async function savingEarly(
+  context: CommandContext,
+  service: ConnectedService,
+  targets: readonly Target[],
+  wait: (onLook: (states: readonly Batch[]) => void) => Promise<Batch[]>,
+): Promise<Batch[]> {
+  const savers = targets.flatMap(({ argument, ids, run }) =>
+    run === null
+      ? []
+      : [{ ids, images: earlyImages(context, service, { ...run, shownDir: argument, isLocked: false }) }],
+  );
+  const onLook = (states: readonly Batch[]) => {
+    for (const { ids, images } of savers) images.notice(states.filter(({ id }) => ids.includes(id)));
+  };
+  try {
+    return await wait(onLook);
+  } finally {
+    for (const { images } of savers) await images.leave();
+  }
 }
 
 /** Fetches the images of ended batches, writes the reports, and returns the result. */

@@ -4,6 +4,7 @@ import { retryIds } from "../../runs/directory/run-state.ts";
 import { awaitBatches } from "../../runs/wait.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
+import { savingEarly } from "../finish-run.ts";
 import { explainStop, pollInterval, trackEnded } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { describeEnd } from "../output/batches.ts";
@@ -43,7 +44,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
         const found = await requireBatches(service.http, targets, signal);
         going = found.filter(({ isDone }) => !isDone).map(({ id }) => id);
         if (going.length > 0) service.noteDrawings();
-        const ended = await awaitBatches(found, {
+        const waiting = {
           service,
           clock,
           random: Math.random,
@@ -51,7 +52,10 @@ async function run(context: CommandContext): Promise<CommandResult> {
           signal,
           reporter: output,
           retries: new Set(targets.flatMap(({ run }) => (run === null ? [] : retryIds(run.state)))),
-        });
+        };
+        const ended = await savingEarly({ ...context, output, signal }, service, targets, (onLook) =>
+          awaitBatches(found, { ...waiting, onLook }),
+        );
         const batches = await withCounts(service.http, ended, signal);
         await recordAll(targets, batches, clock);
         output.settle();

@@ -8,6 +8,7 @@ import { hasChanged, outageText, pollBatches } from "../../runs/wait.ts";
 import type { CommandContext, CommandDetails, CommandResult, Lines, Output } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
+import { savingEarly } from "../finish-run.ts";
 import { explainStop, pollInterval } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { batchLine, describeEnd } from "../output/batches.ts";
@@ -91,7 +92,9 @@ async function watch(
     const options = { service, clock, intervalMs, output, names: isNamed };
     const ended = isLive
       ? await watchLive(context, found, targets, options)
-      : await watchBatches(found, { ...options, signal }, plain).finally(output.settle);
+      : await savingEarly(context, service, targets, (onSeen) =>
+          watchBatches(found, { ...options, signal, onSeen }, plain),
+        ).finally(output.settle);
     if (ended === null) return { json: {} };
     const batches = await withCounts(service.http, ended, signal);
     await recordAll(targets, batches, clock);
@@ -138,7 +141,11 @@ interface WatchOptions {
 /** Polls all batches, shows them, and returns them when every one has ended. */
 function watchBatches(
   batches: readonly Batch[],
-  { output, ...options }: WatchOptions & { signal: AbortSignal },
+  {
+    output,
+    onSeen,
+    ...options
+  }: WatchOptions & { signal: AbortSignal; onSeen: (batches: readonly Batch[]) => void },
   view: View,
 ): Promise<Batch[]> {
   view.show(batches);
@@ -146,7 +153,10 @@ function watchBatches(
     batches,
     { ...options, random: Math.random, reporter: output },
     {
-      onLook: view.show,
+      onLook: (states) => {
+        view.show(states);
+        onSeen(states);
+      },
       onFailure: (error, _, untilMs) => view.trouble(outageText(error, untilMs)),
     },
   );
@@ -230,7 +240,10 @@ async function watchLive(
     source.show(batches);
   };
   try {
-    return await watchBatches(found, { ...options, signal: both }, { show, trouble: source.trouble });
+    const view = { show, trouble: source.trouble };
+    return await savingEarly({ ...context, signal: both }, options.service, targets, (onSeen) =>
+      watchBatches(found, { ...options, signal: both, onSeen }, view),
+    );
   } catch (error) {
     if (quit.signal.aborted && !signal.aborted) return null;
     throw error;

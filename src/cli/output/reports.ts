@@ -8,11 +8,11 @@ import { programName, shellWord } from "../../kernel/command-line.ts";
 import { isWithin, nearestExisting } from "../../kernel/files.ts";
 import type { Cost } from "../../kernel/money.ts";
 import { openPath } from "../../processes/programs.ts";
-import { readRunInput } from "../../runs/directory/input.ts";
+import { type RunInput, readRunInput } from "../../runs/directory/input.ts";
 import { REMOVED_FOLDER } from "../../runs/directory/names.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
-import { GALLERY_FILE, type MakeThumbnail } from "../../runs/reports/gallery.ts";
+import { GALLERY_FILE, type MakeThumbnail, writeGallery } from "../../runs/reports/gallery.ts";
 import { buildReport, type EndedImage } from "../../runs/reports/run-report.ts";
 import { writeReports } from "../../runs/reports/write-reports.ts";
 import { repairsOf, stands } from "../../runs/standing.ts";
@@ -73,6 +73,30 @@ export async function writeRunReports(
   const sheet = join(dir, GALLERY_FILE);
   if (!(await openPath(sheet)))
     context.output.note(`nothing can be opened here; the contact sheet is ${sheet}`);
+}
+
+/**
+ * Writes the contact sheet of a run that is under way. It shows the files themselves: small pictures of them are made at the
+ * end, once. A sheet that cannot be written is told then.
+ */
+export async function writeSheetSoFar(
+  context: Pick<CommandContext, "options" | "cwd" | "clock">,
+  run: {
+    dir: string;
+    shownDir: string;
+    state: RunState;
+    lines: readonly EndedImage[];
+    input: Pick<RunInput, "get" | "keys">;
+  },
+): Promise<void> {
+  const { dir, shownDir, state, lines, input } = run;
+  const nowMs = context.clock.nowMs();
+  if (!readFlags(context).gallery) return;
+  const { model = null, task_name: name = null } = state.request ?? {};
+  const made = lines.filter(({ files }) => files.length > 0);
+  const askedCount = [...input.keys()].length;
+  const facts = { directory: shownDir, name, model, state, lines: made, askedCount, input, nowMs };
+  await writeGallery(dir, buildReport(facts), { loadThumbnail: async () => null }).catch(() => {});
 }
 
 /** Returns a function that turns a path of the command line into one from `root` on. Paths elsewhere, and all paths without a root, stay. */

@@ -37,7 +37,7 @@ export function notesOf({ notes = [] }: Pick<ResultLine, "notes">, files: readon
  * names stay.
  */
 export async function convertFiles(
-  { http, dir, batch, signal, pathFor, reporter }: FetchJob,
+  { http, dir, batch, isEarly, signal, pathFor, reporter }: FetchJob,
   { customId }: BatchItem,
   { files, kept, type }: { files: readonly ResultFile[]; kept: readonly ResultFile[]; type: ImageMimeType },
 ): Promise<ResultFile[]> {
@@ -46,10 +46,12 @@ export async function convertFiles(
     const { path: from, image_index: index = position, sha256, bytes, mime_type } = file;
     const isWanted = mime_type !== type && isImagePath(from);
     const content = isWanted
-      ? await getContent(http, batch.id, customId, index, signal, type).catch((error: unknown) => {
-          if (scopeOf(error, { signal }) === "run") throw error;
-          return null;
-        })
+      ? await getContent(http, batch.id, customId, index, { signal, type, isEarly }).catch(
+          (error: unknown) => {
+            if (scopeOf(error, { signal }) === "run") throw error;
+            return null;
+          },
+        )
       : null;
     if (content === null || sniffImageType(content.data) !== type) {
       converted.push(file);

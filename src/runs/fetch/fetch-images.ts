@@ -30,6 +30,8 @@ interface FetchJob {
   batch: Batch;
   /** Why none of its images can be fetched; null if they can. */
   gone: ImgbatchError | null;
+  /** The batch has not ended: its images come one by one. */
+  isEarly: boolean;
   /** All of the batch. */
   items: readonly BatchItem[];
   /** Those whose images are to be here. */
@@ -191,9 +193,13 @@ const WAYS: Record<Way, (work: Fetching, items: readonly BatchItem[]) => Promise
 };
 const TRYING: Record<Way, string> = { zip: "the ZIP", kept: "the ZIP", single: "the images one by one" };
 
-function waysFor({ gone, earlier }: FetchJob, missing: readonly BatchItem[], withoutZip: boolean): Way[] {
+function waysFor(
+  { gone, isEarly, earlier }: FetchJob,
+  missing: readonly BatchItem[],
+  withoutZip: boolean,
+): Way[] {
   if (gone !== null) return ["kept"];
-  if (withoutZip) return ["single"];
+  if (withoutZip || isEarly) return ["single"];
   // An image that was wrong before must be compared with the manifest, which only the ZIP has.
   const isRepairable = ({ customId }: BatchItem) => {
     const line = earlier.get(customId);
@@ -243,8 +249,8 @@ async function fetchItem(work: Fetching, { customId, imageCount }: BatchItem): P
 }
 
 async function fetchOne(work: Fetching, customId: string, index: number): Promise<CheckedFile> {
-  const { dir, earlier } = work;
-  const { data, sha256 } = await getContent(work.http, work.batch.id, customId, index, work.signal);
+  const { dir, earlier, http, batch, signal, isEarly } = work;
+  const { data, sha256 } = await getContent(http, batch.id, customId, index, { signal, isEarly });
   const type = imageType(data, customId);
   const path = pathFor(work, customId, index, type);
   const known = fileAt(earlier.get(customId), index);

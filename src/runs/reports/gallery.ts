@@ -194,10 +194,13 @@ function pageSlots(report: RunReport): Record<string, string> {
 const DETAILS = `<label class="details"><input type="checkbox"> Metadata</label>`;
 
 function factsOf(report: RunReport): string {
-  const { images, failedCount, removedCount, makers, cost, endedAt, batches } = report;
-  const all = counted(images.length, "image");
+  const { images, failedCount, removedCount, askedCount, makers, cost, endedAt, batches } = report;
+  const all = counted(askedCount, "image");
+  const madeCount = images.length - failedCount;
+  const openCount = askedCount - images.length;
   const facts = [
-    failedCount === 0 ? all : `${images.length - failedCount} of ${all}`,
+    madeCount === askedCount ? all : `${madeCount} of ${all}`,
+    ...(openCount === 0 ? [] : [`${openCount} still to be made when this page was written`]),
     ...(removedCount === 0 ? [] : [`${removedCount} of earlier prompts, in <code>removed/</code>`]),
     ...makers.map((name) => `<code>${escapeMarkup(name)}</code>`),
     ...(cost === null ? [] : [costText(cost)]),

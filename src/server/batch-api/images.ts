@@ -6,7 +6,6 @@ import { IMAGE_EXTENSIONS, IMAGE_MIME_TYPES, type ImageMimeType } from "../../co
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";
-import { OPERATOR } from "../../domain/accounts.ts";
 import { deleteImages } from "../../domain/batches/delete.ts";
 import { openIntact, readIntact } from "../../domain/downloads/piece-stream.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
@@ -125,14 +124,14 @@ const getContent: Operation = {
   id: "getItemContent",
   method: "get",
   path: PATHS.content,
-  summary: "One image of an ended batch",
-  parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", ...ranges],
+  summary: "One image of an ended batch; with `early`, of any batch",
+  parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", "Early", ...ranges],
   answers: downloadAnswers("The image.", images),
   errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
   handler: (deps) => async (request, response) => {
     const caller = callerOf(response);
-    const mustHaveEnded = caller.key !== OPERATOR;
-    const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded });
+    const isEarly = queryChoice(request, "early", ["true"]) === "true";
+    const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded: !isEarly });
     const { imageIndex } = output;
     const name = imageIndex === 0 ? item.customId : `${item.customId}_${imageIndex + 1}`;
     const asked = queryChoice(request, "mime_type", IMAGE_MIME_TYPES) ?? null;
@@ -156,7 +155,7 @@ export const imageOperations: readonly Operation[] = [
     id: "headItemContent",
     method: "head",
     summary: "Size, type and ETag of one image",
-    parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", ...conditions],
+    parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", "Early", ...conditions],
     answers: headAnswers("the image"),
     errors: contentErrors,
   },

@@ -118,6 +118,11 @@ function componentParameters(limits: Limits): Record<string, Described> {
       "The type to convert the image into. Default: as the upstream sent it.",
       choice(IMAGE_MIME_TYPES),
     ),
+    Early: query(
+      "early",
+      "Also an image whose batch has not ended. Default: such a request is 409 `BATCH_IMAGE_NOT_READY`.",
+      choice(["true"]),
+    ),
     ThumbnailWidth: query("width", "The side of the square that it fits into, in pixels.", {
       ...choice(["256", "1024"], { default: "256" }),
     }),
