@@ -115,6 +115,13 @@ it("[FINISH-1] finish ends a vendor's job, keeps what it made, and has another u
   expect(refused.stderr).toMatch(
     /\$0.10 each.*Nothing was sent.*\n.*to agree: imgbatch finish out --upstream near .*--max-cost 0.30/,
   );
+  await world.run("budget", "0.29/month", "--upstream", "near");
+  const tight = await world.run(...FINISH, ...AGREED);
+  expect([tight.code, world.far.book.running().length], tight.stderr).toEqual([8, 1]);
+  expect(tight.stderr).toContain("The budget of near is $0.29 a month");
+  await world.run("budget", "none", "--upstream", "near");
+  // What the job holds becomes free when it ends.
+  expect((await world.run("budget", "0.31/month")).code).toBe(0);
   const young = await world.run(...FINISH, "--after", "6h", ...AGREED);
   expect([young.code, world.far.book.running().length, young.json().error.message]).toEqual([
     7,

@@ -39,7 +39,7 @@ import {
 } from "../../runs/send.ts";
 import { type Allowance, isAllowed } from "../../runs/standing.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
-import { createBudget } from "../budget.ts";
+import { createBudget, UNKNOWN_HOLD } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { askOnce, expectedLimits, serviceToExpect, withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
@@ -409,7 +409,7 @@ async function submit(
     approve: async ({ images, pending, mayHold }) => {
       // What is pending was agreed to before. A limit that is typed now holds for it, too.
       const held = options.maxCostMicroUsd === undefined ? [] : await pending();
-      return budget.consent(images, held, mayHold);
+      return budget.consent(images, held, mayHold ? UNKNOWN_HOLD : undefined);
     },
     retries: options.retries,
     qualities: pinnedQualities([models.first, ...settled.map(models.of)]),
@@ -587,7 +587,7 @@ async function describeDryRun(
   const { state, update, images, open, unmadeImages } = start;
   const { chunks, items, request } = plan;
   const before = await start.pending();
-  budget.approve(images, before, start.mayHold);
+  budget.approve(images, before, start.mayHold ? UNKNOWN_HOLD : undefined);
   const isEnded = before.length === 0 && start.kind === "run" && state.finished_at !== null;
   const again = retries && isEnded ? askedIn(await failedBefore({ ...work, state }), start.items) : [];
   const unpaid = [...images, ...before, ...again];
