@@ -99,8 +99,8 @@ export function createBudget(
     throw aboveLimit({ micros: cost, isPlay: isPlay(groups) }, images, max, agreeing, asOf);
   };
   /** The first batch of a run is sent only when a budget covers all of them. */
-  const requireBudgets = (groups: readonly Group[]) => {
-    for (const budget of models.budgets ?? []) requireLeft(budget, groups, holdOf);
+  const requireBudgets = (groups: readonly Group[], heldFor: HeldFor) => {
+    for (const budget of models.budgets ?? []) requireLeft(budget, groups, holdOf, heldFor(budget.upstream));
   };
   /** Null if the price of an image is not known. */
   const estimateOf = (groups: readonly Group[]): Cost | null => {
@@ -114,8 +114,10 @@ export function createBudget(
     facts: (images: readonly Asked[]) => {
       const groups = grouped(models, images);
       const cost = estimateOf(groups);
+      const most = sumOf(groups, limitOf);
       return {
         estimated_cost: cost === null ? null : microsToNumber(cost.micros),
+        max_cost: most === null ? null : microsToNumber(most),
         ...playMoneyField(cost),
         prices: groups.map((group) => {
           const [unit, { model, asked, quality, count }] = [unitOf(group), group];
@@ -131,7 +133,9 @@ export function createBudget(
       const cost = estimateOf(groups);
       if (cost === null) return [];
       if (cost.isPlay) return [FREE_DRAWINGS];
-      const sum = `estimated cost ${costText(cost, "limit")}`;
+      const most = sumOf(groups, limitOf) ?? cost.micros;
+      const held = `; ${formatUsd(most, "limit")} is on hold until then, and --max-cost must cover that`;
+      const sum = `estimated cost ${costText(cost, "limit")}${most > cost.micros ? held : ""}`;
       if (groups.length <= MOST_GROUPS)
         return [...groups.map((group) => groupLine(group, unitOf(group))), sum];
       return [`  ${eachText(groups.map((group) => unitOf(group) ?? 0))}`, sum];
@@ -146,12 +150,11 @@ export function createBudget(
     },
     /**
      * Throws `COST_LIMIT` if the images would cost more than `--max-cost`, with those that are `held` already, and
-     * `BATCH_IMAGE_INSUFFICIENT_BALANCE` if they do not fit into a budget of the service. `mayHold`: the service may hold money
-     * for these images already. Then it alone checks its budgets, because they would count twice here. Default: false.
+     * `BATCH_IMAGE_INSUFFICIENT_BALANCE` if they do not fit into a budget of the service. `heldFor`: see `HeldFor`.
      */
-    approve: (images: readonly Asked[], held: readonly Asked[] = [], mayHold = false) => {
+    approve: (images: readonly Asked[], held: readonly Asked[] = [], heldFor: HeldFor = () => 0) => {
       limit(grouped(models, [...images, ...held]), null);
-      if (!mayHold) requireBudgets(grouped(models, images));
+      requireBudgets(grouped(models, images), heldFor);
     },
     /**
      * Approves the images, and gets the consent for those that cost real money: `--max-cost`, which counts those that are `held`
@@ -161,11 +164,11 @@ export function createBudget(
     consent: async (
       images: readonly Asked[],
       held: readonly Asked[] = [],
-      mayHold = false,
+      heldFor: HeldFor = () => 0,
     ): Promise<ImageConsent | null> => {
       const groups = grouped(models, images);
       const all = grouped(models, [...images, ...held]);
-      if (!mayHold) requireBudgets(groups);
+      requireBudgets(groups, heldFor);
       const paid = groups.filter(isPaidFor);
       if (paid.length === 0) {
         limit(all, null);
@@ -198,17 +201,28 @@ export function createBudget(
   };
 }
 
+/**
+ * Returns what the service may hold in the budget of an upstream (null: of all) for the same images, or for others that they
+ * replace, in micro-dollars: it becomes free when the images are asked for. Infinity when that is not known: then the service
+ * alone checks its budgets.
+ */
+export type HeldFor = (upstream: string | null) => number;
+
+/** For images that the service may have taken already, without an answer. */
+export const UNKNOWN_HOLD: HeldFor = () => Number.POSITIVE_INFINITY;
+
 /** Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE` for images that need more than a budget has left, as the service would. */
 function requireLeft(
   { upstream, per, limitMicroUsd, leftMicroUsd }: ListedBudget,
   groups: readonly Group[],
   holdOf: (group: Group) => number | null,
+  heldMicroUsd: number,
 ): void {
   const counting = groups.filter(
     ({ model }) => !model.isPlay && (upstream === null || upstream === model.provider),
   );
   const needed = sumOf(counting, holdOf) ?? 0;
-  if (needed <= leftMicroUsd) return;
+  if (needed <= leftMicroUsd + heldMicroUsd) return;
   const whose = upstream === null ? "" : ` of ${upstream}`;
   const message = `The budget${whose} is ${formatUsd(limitMicroUsd)} a ${per}: ${formatUsd(leftMicroUsd)} of it is left, and this needs ${formatUsd(needed)} on hold. Nothing was sent.`;
   throw new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE", message);

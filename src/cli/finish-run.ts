@@ -1,4 +1,5 @@
 import type { Batch } from "../client/answers.ts";
+import { timeLimit } from "../client/poll.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { EXIT_CODES } from "../contract/errors.ts";
 import { DIFFERS } from "../contract/image-formats.ts";
@@ -28,7 +29,7 @@ import { awaitBatches } from "../runs/wait.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import { withService } from "./connect/connect.ts";
 import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
-import { pollInterval, stoppable, timeLimit } from "./interruption.ts";
+import { pollInterval, stoppable } from "./interruption.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
 import { ALL_HERE, unknownNote } from "./output/next-step.ts";
 import { fetchAgain, writeRunReports } from "./output/reports.ts";

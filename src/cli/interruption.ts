@@ -1,10 +1,9 @@
 import PQueue from "p-queue";
 import type { Batch } from "../client/answers.ts";
 import { cancelBatch } from "../client/batches.ts";
-import { deadline, pollUntilDone, SHORTEST_REMOTE_INTERVAL_MS } from "../client/poll.ts";
+import { deadline, SHORTEST_REMOTE_INTERVAL_MS, untilCancelled } from "../client/poll.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { isTerminal } from "../contract/statuses.ts";
-import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { counted } from "../kernel/text.ts";
 import type { Submissions } from "../runs/send.ts";
@@ -55,16 +54,6 @@ export function explainStop<Thrown>(
   const going = kind === "remote" ? `${verb} on` : `${verb} on while its service runs`;
   const fate = stopsWithCommand ? `${be} stopped, and nothing more is sent` : going;
   return new ImgbatchError(error.code, `${why}; ${batchIds.join(", ")} ${fate}.`);
-}
-
-/** The signal of a command with `--timeout`: aborted by an interruption, or with `TIMEOUT` after `limitMs`. */
-export function timeLimit(
-  { signal, clock }: { signal: AbortSignal; clock: Clock },
-  limitMs: number | undefined,
-): { signal: AbortSignal; stop: () => void } {
-  if (limitMs === undefined) return { signal, stop: () => {} };
-  const limit = deadline(clock, limitMs);
-  return { signal: AbortSignal.any([signal, limit.signal]), stop: limit.stop };
 }
 
 /**
@@ -252,34 +241,6 @@ function explain(
 
 /** How many batches are cancelled together. Each waits for what it has sent. */
 export const CANCELS_AT_ONCE = 32;
-
-/** How long a command waits for the end of a vendor's job, which may never come. */
-const JOB_PATIENCE_MS = 30_000;
-
-/**
- * Waits until a batch that is being cancelled has ended: requests of it have left that are paid. Throws `JOB_NOT_ENDED` when
- * a vendor's job takes too long to end.
- */
-export async function untilCancelled(
-  batch: Batch,
-  { http, isLocal }: Pick<ConnectedService, "http" | "isLocal">,
-  { clock, signal }: { clock: Clock; signal: AbortSignal },
-): Promise<Batch> {
-  if (batch.isDone) return batch;
-  const limit = timeLimit({ signal, clock }, batch.isInJobs ? JOB_PATIENCE_MS : undefined);
-  const waiting = { http, isLocal, clock, random: Math.random, signal: limit.signal };
-  try {
-    return await pollUntilDone(batch.id, waiting);
-  } catch (error) {
-    if (signal.aborted || !(error instanceof ImgbatchError) || error.code !== "TIMEOUT") throw error;
-    const message = `${batch.provider} has not confirmed yet that the job of ${batch.id} has ended. Nothing more is sent, and it may bill what it makes.`;
-    throw new ImgbatchError("JOB_NOT_ENDED", message, {
-      advice: "run the same command again: it goes on, and fetches what the job has made",
-    });
-  } finally {
-    limit.stop();
-  }
-}
 
 async function cancelled(
   context: CommandContext,

@@ -34,6 +34,8 @@ export interface Batch {
   /** Whether the service reports the numbers of made and of all images. */
   hasCounts: boolean;
   estimatedCostMicroUsd: number | null;
+  /** What was put on hold for the batch; null when the service does not say. */
+  holdMicroUsd: number | null;
   actualCostMicroUsd: number | null;
   /** Whether the service reports that these amounts are no real money: the images are drawn. */
   isPlay: boolean;
@@ -80,6 +82,7 @@ export function readBatch(value: unknown): Batch | null {
     failCount: failCount ?? 0,
     hasCounts: successCount !== null && (itemCount !== null || failCount !== null),
     estimatedCostMicroUsd: microsOf(numeric(wire.estimated_cost)),
+    holdMicroUsd: microsOf(numeric(wire.hold_amount)),
     actualCostMicroUsd: microsOf(numeric(wire.actual_cost)),
     isPlay: wire.play_money === true,
     createdAtMs: momentMsOf(numeric(wire.created_at)),

@@ -133,6 +133,44 @@ export function deadline(clock: Clock, limitMs: number): { signal: AbortSignal; 
   return { signal: over.signal, stop: () => stopped.abort() };
 }
 
+/** Returns a signal that aborts with `signal`, or with `TIMEOUT` after `limitMs`. Call `stop` when the work is over. */
+export function timeLimit(
+  { signal, clock }: { signal: AbortSignal; clock: Clock },
+  limitMs: number | undefined,
+): { signal: AbortSignal; stop: () => void } {
+  if (limitMs === undefined) return { signal, stop: () => {} };
+  const limit = deadline(clock, limitMs);
+  return { signal: AbortSignal.any([signal, limit.signal]), stop: limit.stop };
+}
+
+/** How long a command waits for the end of a vendor's job, which may never come. */
+const JOB_PATIENCE_MS = 30_000;
+
+/**
+ * Waits until a batch that is being cancelled has ended: requests of it have left that are paid. Throws `JOB_NOT_ENDED` when
+ * a vendor's job takes too long to end.
+ */
+export async function untilCancelled(
+  batch: Batch,
+  { http, isLocal }: Pick<PollOptions, "http" | "isLocal">,
+  { clock, signal = new AbortController().signal }: Pick<PollOptions, "clock" | "signal">,
+): Promise<Batch> {
+  if (batch.isDone) return batch;
+  const limit = timeLimit({ signal, clock }, batch.isInJobs ? JOB_PATIENCE_MS : undefined);
+  const waiting = { http, isLocal, clock, random: Math.random, signal: limit.signal };
+  try {
+    return await pollUntilDone(batch.id, waiting);
+  } catch (error) {
+    if (signal.aborted || !(error instanceof ImgbatchError) || error.code !== "TIMEOUT") throw error;
+    const message = `${batch.provider} has not confirmed yet that the job of ${batch.id} has ended. Nothing more is sent, and it may bill what it makes.`;
+    throw new ImgbatchError("JOB_NOT_ENDED", message, {
+      advice: "run the same command again: it goes on, and fetches what the job has made",
+    });
+  } finally {
+    limit.stop();
+  }
+}
+
 /** Requests under way at once, and the pause between their starts: half of the usual limit of a key. */
 const AT_ONCE = 4;
 const GAP_MS = 200;
@@ -245,7 +283,7 @@ type EventListener = (name: string, batchId: string | null) => void;
  */
 export async function followEvents(
   http: Http,
-  { clock, signal }: { clock: Clock; signal: AbortSignal },
+  { clock, signal = new AbortController().signal }: Pick<PollOptions, "clock" | "signal">,
   onEvent: EventListener,
 ): Promise<void> {
   for (;;) {

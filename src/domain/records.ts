@@ -45,6 +45,7 @@ export interface BudgetRecord {
 /** The real money of one provider, of one run (the name of its batches; null in real time) and one account. */
 export interface SpentRecord {
   accountId: string;
+  /** Empty where it is not known. */
   provider: string;
   run: string | null;
   microUsd: number;
@@ -342,8 +343,8 @@ export interface RealtimeHoldRecord {
   /** The process that answers the request. When it is dead, the others end the hold. */
   worker: string;
   /**
-   * By the index of each image: the call that counts for it when the process is dead, unless its task is known. An image that
-   * costs nothing has none. Null or left out: no image has one.
+   * By the index of each image: the call that counts for it when the process is dead, unless its task is known. Until then,
+   * the budget of its provider counts what it holds. An image that costs nothing has none. Null or left out: no image has one.
    */
   lostCalls?: Record<number, LostCall> | null | undefined;
 }
@@ -353,6 +354,21 @@ export interface LostCall {
   provider: string;
   model: string;
   isMaybePaidTwice: boolean;
+  /** What of the hold is for this image. */
+  heldMicroUsd: number;
+}
+
+/** Returns what a real-time request holds for each image that a paid provider makes, and the rest without a provider. */
+export function heldForImages({
+  amountMicroUsd,
+  lostCalls,
+}: Pick<RealtimeHoldRecord, "amountMicroUsd" | "lostCalls">): Pick<SpentRecord, "provider" | "microUsd">[] {
+  const ofImages = Object.values(lostCalls ?? {}).map(({ provider, heldMicroUsd: microUsd }) => ({
+    provider,
+    microUsd,
+  }));
+  const rest = ofImages.reduce((left, { microUsd }) => left - microUsd, amountMicroUsd);
+  return [...ofImages, { provider: "", microUsd: rest }];
 }
 
 /** An image that was made in real time and can be fetched by its name for some time, without a key. */

@@ -3,7 +3,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { Batch } from "../client/answers.ts";
 import { cancelBatch, listItems } from "../client/batches.ts";
-import { pollUntilDone } from "../client/poll.ts";
+import { untilCancelled } from "../client/poll.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { expandedCustomIds, FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { isTerminal } from "../contract/statuses.ts";
@@ -105,8 +105,8 @@ interface Start {
    */
   mayHold: boolean;
   /**
-   * Batches of the run before an update that the service may have made without an answer. They are found by their keys, and
-   * those with other prompts are cancelled.
+   * Batches that an earlier command has sent without an answer: the service may have made them. They are found by their keys,
+   * and an update cancels those with other prompts.
    */
   open: RunBatch[];
   /** Of these, the images of prompts that are the same, and were not made yet. */
@@ -147,9 +147,9 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     const unsent = unsentBatches(state, service);
     const images = askedIn(unsent, plan.items);
     const pending = () => pendingIn(state, plan.items, service, options.signal);
-    const mayHold = unsent.some((entry) => !added.includes(entry) && entry.refused !== true);
-    const begun = { state, added, items: plan.items, images, pending, mayHold };
-    return { ...begun, kind: "run", isNew: own === null, open: [], unmadeImages: 0, update: null };
+    const open = unsent.filter((entry) => !added.includes(entry) && entry.refused !== true);
+    const begun = { state, added, items: plan.items, images, pending, open, mayHold: open.length > 0 };
+    return { ...begun, kind: "run", isNew: own === null, unmadeImages: 0, update: null };
   }
   await claim(dir, earlier.input_sha256);
   const isOwn = earlier.batches.every((entry) => otherMaker(entry, service) === null);
@@ -163,7 +163,7 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   if (isSame) {
     const images = askedIn(unsent, update.items);
     const pending = () => pendingIn(earlier, update.items, service, options.signal);
-    return { ...begun, kind: "run", images, pending, open: [], unmadeImages: 0 };
+    return { ...begun, kind: "run", images, pending, open, unmadeImages: 0 };
   }
   // What is the same and not made yet is still to be paid, wherever it is made.
   const unmade = (await findUnmade(options, earlier)).flatMap(({ pending }) => pending);
@@ -512,11 +512,8 @@ async function cancelReplaced(
   reporter.note(
     `cancelling ${counted(replaced.length, "batch", "batches")} whose prompts have changed; what has left is awaited`,
   );
-  const cancel = async ({ id }: RunBatch) => {
-    const batch = await cancelBatch(http, id ?? "", signal);
-    if (batch.isDone) return batch;
-    return pollUntilDone(batch.id, { http, isLocal, clock, random: Math.random, signal });
-  };
+  const cancel = async ({ id }: RunBatch) =>
+    untilCancelled(await cancelBatch(http, id ?? "", signal), { http, isLocal }, { clock, signal });
   // All of them stop before the first is awaited.
   const ended = await Promise.all(replaced.map(cancel));
   const remade: string[] = [];

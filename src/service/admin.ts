@@ -23,7 +23,7 @@ import {
   stateOf,
   upstreamOf,
 } from "../domain/billing/budget.ts";
-import { checkInvariants, doubtfulBatches } from "../domain/check-invariants.ts";
+import { brokenBatches, checkInvariants } from "../domain/check-invariants.ts";
 import { CALLS_EVERY_MS, type CallSums, sumCalls } from "../domain/health/calls.ts";
 import type { Repositories, Stores } from "../domain/ports/stores.ts";
 import type {
@@ -152,9 +152,9 @@ async function repairStorage(deps: Pick<OpenStorage, "stores" | "blobs">): Promi
 
 async function repairCounts({ stores }: Pick<OpenStorage, "stores">): Promise<string[]> {
   const repaired: string[] = [];
-  const doubtful: string[] = [];
-  for await (const { batches } of doubtfulBatches(stores.read)) doubtful.push(...batches.map(({ id }) => id));
-  for (const id of doubtful) {
+  const broken: string[] = [];
+  for await (const { batches } of brokenBatches(stores.read)) broken.push(...batches.map(({ id }) => id));
+  for (const id of broken) {
     const isRepaired = await stores.write(async (tx) => {
       const batch = await tx.batches.locked(id);
       if (batch === null) return false;

@@ -1,14 +1,18 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { periodOf, requireBudget, scopeOfUpstream } from "../../src/domain/billing/budget.ts";
+import { holdForRecording } from "../../src/domain/realtime/holds.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { onEachDialect } from "../support/dialects.ts";
-import { FakeUpstream } from "../support/fake-provider.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+import { FakeUpstream, madeAfter, tinyPng, troubled } from "../support/fake-provider.ts";
+import { gate } from "../support/gate.ts";
 import { content, errorOf, generate } from "../support/realtime.ts";
 import { allowKeyFile } from "../support/secrets.ts";
-import { items, MODEL, startTestService } from "../support/service.ts";
-import { openBatchRecord } from "../support/stores.ts";
+import { items, MODEL, openKey, startTestService } from "../support/service.ts";
+import { joinAs, openBatchRecord } from "../support/stores.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { Chain, model } from "../support/upstreams/chain.ts";
 import { startNative } from "../support/upstreams/native.ts";
@@ -172,6 +176,85 @@ it("[BUDGET-1] a service gives each account the budget of its configuration", as
   expect((await generate(next, content("y"), { headers: CONSENT })).status).toBe(200);
 });
 
+describe("the images of one real-time request", () => {
+  /** The first of two images fails at the first upstream; the other one waits there. */
+  async function begun(budgetOfSecond: string) {
+    const [first, second] = [new FakeUpstream("google"), new FakeUpstream("openai")];
+    const end = gate();
+    onTestFinished(() => end.open());
+    second.answer = madeAfter(end);
+    first.answer = (request, signal) =>
+      request.outputIndex === 0 ? Promise.reject(troubled("limited")) : madeAfter(end)(request, signal);
+    const service = await startTestService({ workers: false, providers: [first, second] });
+    const budget = async (...args: string[]) => {
+      const { stdout } = await runInProcess(["budget", "--data", service.data, "--json", ...args], {
+        cwd: service.data,
+      });
+      return JSON.parse(stdout).budgets.map(({ upstream, held }: { upstream: string; held: number }) => [
+        upstream,
+        held,
+      ]);
+    };
+    await budget("1/day", "--upstream", "google");
+    await budget(budgetOfSecond, "--upstream", "openai");
+    const answer = fetch(`${service.url}/v1/images/generations`, {
+      method: "POST",
+      headers: {
+        "content-type": "application/json",
+        authorization: `Bearer ${service.credentials.api_key}`,
+        ...CONSENT,
+      },
+      body: JSON.stringify({ model: MODEL, prompt: "a fox", n: 2 }),
+    });
+    return { service, second, end, budget, answer };
+  }
+
+  it("[BUDGET-1] count each for the upstream that makes it", async () => {
+    const { service, end, budget, answer } = await begun("1/day");
+    await expect
+      .poll(() => budget())
+      .toEqual([
+        ["google", 0.067],
+        ["openai", 0.067],
+      ]);
+    end.open();
+    expect((await answer).status).toBe(200);
+    await service.expectBooks();
+  });
+
+  it("[BUDGET-1] go to no other upstream whose budget does not cover them", async () => {
+    const { service, second, end, budget, answer } = await begun("0.05/day");
+    end.open();
+    // The other image is made: the request has an answer.
+    expect(((await (await answer).json()) as { data: object[] }).data).toHaveLength(1);
+    expect(second.requests).toEqual([]);
+    expect(await budget()).toEqual([
+      ["google", 0],
+      ["openai", 0],
+    ]);
+    await service.expectBooks();
+  });
+});
+
+onEachDialect("a recording", (open) => {
+  it("[BUDGET-1] counts in the budgets also where the default account has no key", async () => {
+    const stores = await open();
+    const clock = new FakeClock();
+    const deps = { stores, clock, ids: randomIds, worker: await joinAs(stores, "w") };
+    const request = { model: "m", tier: "1K", ratio: "1:1" } as const;
+    const hold = (microUsd: number) => holdForRecording(deps, request, "vendor", microUsd);
+    expect(await hold(60)).toBeNull();
+    await stores.write((tx) => tx.budgets.put({ scope: "data", limitMicroUsd: 100, per: "day" }));
+    await expect(hold(60)).rejects.toThrow("there is none");
+    await openKey(stores, { account: "team" });
+    const held = await hold(60);
+    await expect(hold(60)).rejects.toMatchObject({ code: "REALTIME_INSUFFICIENT_BALANCE" });
+    await held?.captured(await tinyPng());
+    await expect(hold(41)).rejects.toThrow("$0.00006 are spent");
+    expect(await hold(40)).not.toBeNull();
+  });
+});
+
 it("a budget that is typed wrongly is refused with what would be right", async () => {
   for (const text of ["20", "20/week", "x/day", "-1/day"]) {
     const { code, stderr } = await runInProcess(["budget", "--", text], { cwd: "." });
@@ -195,8 +278,7 @@ onEachDialect("a budget", (open) => {
       stores
         .write(async (tx) => {
           await tx.budgets.put({ scope: scopeOfUpstream(name), limitMicroUsd, per: "day" });
-          const hold = { accountId, provider, amountMicroUsd: 1 };
-          await requireBudget(tx, hold, 1, (message) => new Error(message));
+          await requireBudget(tx, accountId, [{ provider, microUsd: 1 }], 1, (message) => new Error(message));
           await tx.budgets.remove(scopeOfUpstream(name));
           return "none";
         })

@@ -115,6 +115,13 @@ it("[FINISH-1] finish ends a vendor's job, keeps what it made, and has another u
   expect(refused.stderr).toMatch(
     /\$0.10 each.*Nothing was sent.*\n.*to agree: imgbatch finish out --upstream near .*--max-cost 0.30/,
   );
+  await world.run("budget", "0.29/month", "--upstream", "near");
+  const tight = await world.run(...FINISH, ...AGREED);
+  expect([tight.code, world.far.book.running().length], tight.stderr).toEqual([8, 1]);
+  expect(tight.stderr).toContain("The budget of near is $0.29 a month");
+  await world.run("budget", "none", "--upstream", "near");
+  // What the job holds becomes free when it ends.
+  expect((await world.run("budget", "0.31/month")).code).toBe(0);
   const young = await world.run(...FINISH, "--after", "6h", ...AGREED);
   expect([young.code, world.far.book.running().length, young.json().error.message]).toEqual([
     7,
@@ -186,6 +193,38 @@ it("[CANCEL-6] cancel keeps what a vendor's job has made, also when its end is c
   const usage = JSON.parse((await world.chain.run(["admin", "usage", "--json"])).stdout);
   expect(JSON.stringify(usage)).toContain("0.05");
   expect(world.far.book.jobs).toHaveLength(1);
+});
+
+it("[CANCEL-6] an update waits for a vendor's job that it cancels for half a minute, and the same command goes on", async () => {
+  const world = await World.start({ pendingMs: FOREVER, cancelMs: FOREVER, made: (_, at) => at === 1 });
+  await world.submit();
+  await writeFile(join(world.chain.directory, "p.txt"), ["a red fox", ...PROMPTS.slice(1)].join("\n"));
+  const update = ["submit", "p.txt", "-o", "out", "--update", ...AGREED];
+  endLimitWhen(() => world.far.requests.some(({ kind }) => kind === "cancel"), 30_000);
+  const first = await world.run(...update);
+  expect([first.code, first.json().error.code], first.stderr).toEqual([7, "JOB_NOT_ENDED"]);
+  expect(first.stderr).toContain("next: run the same command again");
+  expect(world.far.book.jobs).toHaveLength(1);
+  for (const job of world.far.book.jobs) job.plan = { ...job.plan, cancelMs: 0 };
+  world.far.book.plan = () => ({});
+  endLimitWhen(() => false, 30_000);
+  const end = await world.run(...update);
+  expect([end.code, end.json().counts.success], end.stderr).toEqual([0, 3]);
+  // The owl of the first job is kept; the red fox and the whale are the second one.
+  expect(world.payments()).toMatchObject({ "a fox": [0, 0], "an owl": [1, 0], "a whale": [1, 0] });
+});
+
+it("[COST-7] a dry run says what is on hold when that is more than the price, since --max-cost must cover it", async () => {
+  const world = await World.start({});
+  const dry = ["submit", "p.txt", "-o", "out", "--dry-run"];
+  const said = (await world.chain.run(dry)).stdout;
+  expect(said).toMatch(
+    /estimated cost \$0\.15; \$0\.30 is on hold until then, and --max-cost must cover that/,
+  );
+  const { estimated_cost, max_cost } = (await world.run(...dry, "--json")).json();
+  expect([estimated_cost, max_cost]).toEqual([0.15, 0.3]);
+  expect((await world.run(...dry, "--max-cost", "0.29")).code).toBe(8);
+  expect((await world.run(...dry, "--max-cost", "0.3")).code).toBe(0);
 });
 
 it("[FINISH-1] finish works with a service elsewhere, whose account pays", async () => {

@@ -329,6 +329,7 @@ it("[RUN-8] a batch whose answer was lost is found by its key, also when its mod
   const [{ id }] = state.batches;
   Object.assign(state.batches[0], { id: null, state: "unknown", status: null });
   await writeFile(path, JSON.stringify({ ...state, finished_at: null }));
+  expect((await run(...submit, "--dry-run")).stdout).toContain("1 image may be made and paid already");
   await model({ sizes: ["1K"] });
   const found = await run(...submit);
   expect([found.code, found.stderr]).toEqual([0, expect.stringContaining(`re-using ${id}`)]);

@@ -31,6 +31,7 @@ export function batchRow(n: number, change: Partial<Batch> = {}): Batch {
     successCount: 4,
     failCount: 1,
     estimatedCostMicroUsd: 335_000,
+    holdMicroUsd: 335_000,
     actualCostMicroUsd: 134_000,
     createdAtMs: NOW - 60_000 + n * 1000,
     ...change,

@@ -317,7 +317,6 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.items.countByStatus("b2");
     await read.items.sums("b2", PRICE);
     await read.items.sums("b3", PRICE);
-    await read.items.totals(["b1", "b2", "b3"]);
     await read.items.shapes("b2");
     await read.items.nextDueMs(0);
     await read.items.nextDueMs(9);
@@ -441,12 +440,12 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       ]);
     });
     await read.outputs.ofBatch("b1");
-    await read.audit.lastSeq();
+    await read.audit.extent();
     await read.audit.keptOutputs({ afterSeq: 0, toSeq: 9 });
     await read.audit.lostOutputs({ afterSeq: 0, toSeq: 9 });
-    await read.audit.doubtful(["queued>running"], { afterSeq: 0, toSeq: 9 });
+    await read.audit.batches(["queued>running"], { afterSeq: 0, toSeq: 9 });
     await read.audit.accounts();
-    await read.audit.requestEntries("a1");
+    await read.audit.requests();
     await read.outputs.ofItem(ids[0] ?? 0);
     await read.outputs.ofItems([ids[0] ?? 0]);
     await read.outputs.ofItems([]);
@@ -507,8 +506,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.batches.update("b1", { settledAtMs: DAY_MS + 1, actualMicroUsd: 20, successCount: 2 });
     });
     await read.usage.count();
-    await read.usage.list({ accountId: "acct1" });
-    await read.usage.list({});
+    await read.usage.list();
     const time = { fromMs: 0, beforeMs: 9 * DAY_MS };
     await read.usage.byDay({ apiKeyId: "key1", accountIds: ["acct1"], ...time });
     await read.usage.byDay({ apiKeyId: "key1", accountIds: [], ...time });

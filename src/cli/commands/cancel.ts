@@ -1,9 +1,10 @@
 import type { Batch } from "../../client/answers.ts";
 import { cancelBatch } from "../../client/batches.ts";
+import { untilCancelled } from "../../client/poll.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
-import { CANCELS_AT_ONCE, saveMade, untilCancelled } from "../interruption.ts";
+import { CANCELS_AT_ONCE, saveMade } from "../interruption.ts";
 import { batchLine, describeCancel, releasedMicroUsd } from "../output/batches.ts";
 import { nextCommand, openStep } from "../output/next-step.ts";
 import {

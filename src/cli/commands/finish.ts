@@ -2,6 +2,7 @@ import { resolve } from "node:path";
 import type { Batch } from "../../client/answers.ts";
 import { endJobs, listItems } from "../../client/batches.ts";
 import { listModelsAndLimits } from "../../client/models.ts";
+import { timeLimit } from "../../client/poll.ts";
 import { upstreamName } from "../../config/load.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
@@ -30,11 +31,11 @@ import {
 } from "../../runs/send.ts";
 import { stands } from "../../runs/standing.ts";
 import { awaitBatches } from "../../runs/wait.ts";
-import { createBudget } from "../budget.ts";
+import { createBudget, type HeldFor, UNKNOWN_HOLD } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import type { ConnectedService } from "../connect/connection.ts";
 import { describeFinished, finishRun, workInRun } from "../finish-run.ts";
-import { pollInterval, timeLimit } from "../interruption.ts";
+import { pollInterval } from "../interruption.ts";
 import { flagOption, positiveDurationOption, textOption } from "../options.ts";
 import { noRun, ownIds, rememberedUpstream, resolveTarget, unknownRun } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
@@ -126,8 +127,11 @@ async function finish(
     requireJobs(open, options, clock.nowMs());
     const images = await imagesToMake(work);
     const { budget } = await priced(work, images);
-    if (dryRun) return describeDry(options, images, budget, { mayHold: true });
-    consentOf = await budget.consent(images, [], true);
+    // What the jobs hold in the budget of all upstreams becomes free when they end.
+    const held = open.reduce((sum, { batch }) => sum + (batch.holdMicroUsd ?? Number.POSITIVE_INFINITY), 0);
+    const heldFor: HeldFor = (upstream) => (upstream === null ? held : 0);
+    if (dryRun) return describeDry(options, images, budget, heldFor);
+    consentOf = await budget.consent(images, [], heldFor);
     await endAll(work, open);
   }
   const withJobs = async (result: CommandResult | Promise<CommandResult>): Promise<CommandResult> => {
@@ -143,8 +147,8 @@ async function finish(
     // What is pending was agreed to before. A limit that is typed now holds for it, too.
     const pending =
       options.maxCostMicroUsd === undefined ? [] : await pendingIn(state, items, service, signal);
-    if (pending.length > 0) (await priced(work, pending)).budget.approve(images, pending, true);
-    const consentTo = async () => (await priced(work, images)).budget.consent(images, [], true);
+    if (pending.length > 0) (await priced(work, pending)).budget.approve(images, pending, UNKNOWN_HOLD);
+    const consentTo = async () => (await priced(work, images)).budget.consent(images, [], UNKNOWN_HOLD);
     consentOf ??= images.length === 0 ? null : await consentTo();
     noteJobs(work);
     return withJobs(finishRun(context, service, { ...ended, ...(await send({ ...sending, consentOf })) }));
@@ -164,7 +168,7 @@ async function finish(
     return withJobs(describeFinished(context, { ...ended, outcome }));
   }
   const { budget } = await priced(work, images);
-  if (dryRun) return describeDry(options, images, budget, { mayHold: false });
+  if (dryRun) return describeDry(options, images, budget);
   consentOf ??= await budget.consent(images);
   // It is on disk before anything is asked for: which images the first upstream may bill, too.
   const started = await send({ ...sending, consentOf }, { added: plan.added });
@@ -347,9 +351,9 @@ function describeDry(
   { shownDir, name }: FinishOptions,
   images: readonly Asked[],
   budget: ReturnType<typeof createBudget>,
-  { mayHold }: { mayHold: boolean },
+  heldFor?: HeldFor,
 ): CommandResult {
-  budget.approve(images, [], mayHold);
+  budget.approve(images, [], heldFor);
   return {
     json: {
       dry_run: true,

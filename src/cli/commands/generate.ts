@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { basename, extname } from "node:path";
+import { timeLimit } from "../../client/poll.ts";
 import { generateImage } from "../../client/realtime.ts";
 import { PAID_TWICE_NOTE } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
@@ -23,7 +24,7 @@ import { chooseTarget, saveImage } from "../../runs/save-image.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { expectedLimits, withService } from "../connect/connect.ts";
 import { billNote, upstreamBill } from "../finish-run.ts";
-import { stopReason, timeLimit } from "../interruption.ts";
+import { stopReason } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { positiveDurationOption } from "../options.ts";
 import { openStep } from "../output/next-step.ts";

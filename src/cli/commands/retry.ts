@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { timeLimit } from "../../client/poll.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { shellWord } from "../../kernel/command-line.ts";
@@ -26,11 +27,10 @@ import {
   send,
 } from "../../runs/send.ts";
 import { requireSameOrigins } from "../../runs/start.ts";
-import { createBudget } from "../budget.ts";
+import { createBudget, type HeldFor, UNKNOWN_HOLD } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import type { ConnectedService } from "../connect/connection.ts";
 import { describeFinished, describeRun, finishRun, workInRun } from "../finish-run.ts";
-import { timeLimit } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
@@ -127,16 +127,16 @@ async function retry(
       : finishRun(context, service, { ...started, ...run });
   const open = openRetry(runState, service);
   const budget = createBudget(options, models, service, context);
-  const consentTo = (images: readonly Asked[], mayHold = false) =>
-    orWithSuccessor(context, () => budget.consent(images, [], mayHold), true);
+  const consentTo = (images: readonly Asked[], heldFor?: HeldFor) =>
+    orWithSuccessor(context, () => budget.consent(images, [], heldFor), true);
   if (open !== null) {
     const images = askedIn(open, items);
     const isLimited = dryRun || options.maxCostMicroUsd !== undefined;
     const held = isLimited ? await pendingIn(runState, items, service, signal) : [];
     if (dryRun) return describeDry(options, models, budget, { images, held, batches: 0, refused: 0 });
     // What is pending was agreed to before. A limit that is typed now holds for it, too.
-    if (isLimited) budget.approve(images, held, true);
-    const consentOf = await consentTo(images, true);
+    if (isLimited) budget.approve(images, held, UNKNOWN_HOLD);
+    const consentOf = await consentTo(images, UNKNOWN_HOLD);
     if (!options.detach || images.length > 0)
       reporter.note("an earlier retry is not finished: continuing it");
     const started = await send({ ...work, consentOf });
@@ -244,7 +244,7 @@ function describeDry(
   count: { images: readonly Asked[]; held?: readonly Asked[]; batches: number; refused: number },
 ): CommandResult {
   const { held = [], batches, refused } = count;
-  budget.approve(count.images, held, count.held !== undefined);
+  budget.approve(count.images, held, count.held === undefined ? undefined : UNKNOWN_HOLD);
   const images = [...count.images, ...held];
   return {
     json: {

@@ -1,3 +1,4 @@
+import { timeLimit } from "../../client/poll.ts";
 import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
@@ -38,14 +39,14 @@ import {
 } from "../../runs/send.ts";
 import { type Allowance, isAllowed } from "../../runs/standing.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
-import { createBudget } from "../budget.ts";
+import { createBudget, UNKNOWN_HOLD } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { askOnce, expectedLimits, serviceToExpect, withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
 import { describeFinished, finishRun } from "../finish-run.ts";
-import { stoppable, timeLimit } from "../interruption.ts";
+import { stoppable } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
 import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
@@ -408,7 +409,7 @@ async function submit(
     approve: async ({ images, pending, mayHold }) => {
       // What is pending was agreed to before. A limit that is typed now holds for it, too.
       const held = options.maxCostMicroUsd === undefined ? [] : await pending();
-      return budget.consent(images, held, mayHold);
+      return budget.consent(images, held, mayHold ? UNKNOWN_HOLD : undefined);
     },
     retries: options.retries,
     qualities: pinnedQualities([models.first, ...settled.map(models.of)]),
@@ -562,6 +563,15 @@ function stillToMake(images: readonly Asked[]): string[] {
   ];
 }
 
+/** Images whose price a dry run counts although an earlier command may have paid them: only the service can tell. */
+function maybeMade(open: readonly RunBatch[]): string[] {
+  if (open.length === 0) return [];
+  const which = `${counted(imagesIn(open), "image")} may be made and paid already`;
+  return [
+    `${which}: the answer to their submission was lost. The run looks for them first, and pays none twice`,
+  ];
+}
+
 /**
  * Describes the planned run, and submits nothing. Batches that the directory has already cost nothing. Throws the errors
  * that the run itself would throw before it sends anything.
@@ -577,7 +587,7 @@ async function describeDryRun(
   const { state, update, images, open, unmadeImages } = start;
   const { chunks, items, request } = plan;
   const before = await start.pending();
-  budget.approve(images, before, start.mayHold);
+  budget.approve(images, before, start.mayHold ? UNKNOWN_HOLD : undefined);
   const isEnded = before.length === 0 && start.kind === "run" && state.finished_at !== null;
   const again = retries && isEnded ? askedIn(await failedBefore({ ...work, state }), start.items) : [];
   const unpaid = [...images, ...before, ...again];
@@ -606,8 +616,8 @@ async function describeDryRun(
       ...(unmadeImages === 0
         ? []
         : [`${unmadeImages} of them are of prompts that are the same, and were not made yet`]),
-      ...(open.length === 0 || work.sharesReferences === true
-        ? []
+      ...(open.length === 0 || start.kind === "run" || work.sharesReferences === true
+        ? maybeMade(open)
         : [
             `${imagesIn(open)} of them may be made before their batches of the earlier submission are cancelled`,
           ]),
@@ -633,6 +643,7 @@ async function describeDryRun(
     ...(reusedCount === 0
       ? []
       : [`${counted(reusedCount, "batch", "batches")} submitted before: re-used, nothing is paid again`]),
+    ...maybeMade(open),
     ...stillToMake(before),
     ...failedAgain(again),
     ...budget.estimateLines(unpaid),

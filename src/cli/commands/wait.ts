@@ -1,9 +1,10 @@
 import { withCounts } from "../../client/batches.ts";
+import { timeLimit } from "../../client/poll.ts";
 import { retryIds } from "../../runs/directory/run-state.ts";
 import { awaitBatches } from "../../runs/wait.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
-import { explainStop, pollInterval, timeLimit, trackEnded } from "../interruption.ts";
+import { explainStop, pollInterval, trackEnded } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { describeEnd } from "../output/batches.ts";
 import {

@@ -1,5 +1,6 @@
 import type { Batch } from "../../client/answers.ts";
 import { listBatches, withCounts } from "../../client/batches.ts";
+import { timeLimit } from "../../client/poll.ts";
 import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { EMBEDDED } from "../../runs/directory/run-service.ts";
@@ -7,7 +8,7 @@ import { hasChanged, outageText, pollBatches } from "../../runs/wait.ts";
 import type { CommandContext, CommandDetails, CommandResult, Lines, Output } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { explainStop, pollInterval, timeLimit } from "../interruption.ts";
+import { explainStop, pollInterval } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { batchLine, describeEnd } from "../output/batches.ts";
 import { nextCommand, type Whereabouts } from "../output/next-step.ts";

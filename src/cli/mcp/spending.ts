@@ -8,7 +8,7 @@ import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors
 import type { Http } from "../../http/http.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { makeDirectory, writeFileDurably } from "../../kernel/files.ts";
-import { formatUsd, microsToNumber, numberToMicros } from "../../kernel/money.ts";
+import { formatUsd, microsToNumber } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { withRunLock } from "../../runs/directory/claim.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
@@ -255,11 +255,10 @@ async function refresh(runs: readonly Spent[], http: Http): Promise<void> {
 async function amountOf(http: Http, id: string): Promise<{ micros: number; has_ended: boolean } | null> {
   try {
     const { batch } = await getBatch(http, id, { maxRetries: 0 });
-    const { isDone, isPlay, actualCostMicroUsd, estimatedCostMicroUsd, raw } = batch;
+    const { isDone, isPlay, actualCostMicroUsd, estimatedCostMicroUsd, holdMicroUsd } = batch;
     if (isPlay) return { micros: 0, has_ended: true };
     if (isDone && actualCostMicroUsd !== null) return { micros: actualCostMicroUsd, has_ended: true };
-    const held =
-      typeof raw.hold_amount === "number" ? numberToMicros(raw.hold_amount) : estimatedCostMicroUsd;
+    const held = holdMicroUsd ?? estimatedCostMicroUsd;
     return held === null ? null : { micros: held, has_ended: isDone };
   } catch (error) {
     if (error instanceof ImgbatchError) return null;

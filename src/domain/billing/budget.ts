@@ -64,33 +64,32 @@ export async function budgetsOf(
 
 /**
  * Throws the error of `refuse` when a hold of real money exceeds a budget, which undoes its transaction. Call it in that, once the
- * row of its batch or real-time request is written. `provider`: null where it is not known. Play money has no budget.
+ * row of its batch or real-time request is written. `held`: its amounts by provider. Play money has no budget.
  */
 export async function requireBudget(
   tx: Transaction,
-  {
-    accountId,
-    provider,
-    amountMicroUsd,
-  }: { accountId: string; provider: string | null; amountMicroUsd: number },
+  accountId: string,
+  held: readonly Pick<SpentRecord, "provider" | "microUsd">[],
   nowMs: number,
   refuse: (message: string) => Error,
 ): Promise<void> {
-  if (amountMicroUsd === 0) return;
+  if (held.every(({ microUsd }) => microUsd === 0)) return;
   const budgets = await tx.budgets.list();
   if (budgets.length === 0 || (await tx.accounts.byId(accountId))?.isPlay !== false) return;
   // Holds of all accounts count: of two transactions, the second sees what the first has held.
   await tx.lock("account", ...(await tx.accounts.list()).map(({ id }) => id));
   for (const budget of budgets) {
     const upstream = upstreamOf(budget.scope);
-    if (upstream !== null && upstream !== provider) continue;
+    const counted = held.filter(({ provider }) => upstream === null || provider === upstream);
+    const neededMicroUsd = counted.reduce((sum, { microUsd }) => sum + microUsd, 0);
+    if (neededMicroUsd === 0) continue;
     const { limitMicroUsd, per, spentMicroUsd, heldMicroUsd } = await stateOf(tx, budget, nowMs, accountId);
     if (spentMicroUsd + heldMicroUsd <= limitMicroUsd) continue;
     const whose =
       { [ALL_ACCOUNTS]: "", [EACH_ACCOUNT]: " of this account" }[budget.scope] ?? ` of ${upstream}`;
-    const used = `${formatUsd(spentMicroUsd)} are spent and ${formatUsd(Math.max(0, heldMicroUsd - amountMicroUsd))} held in this ${per}`;
+    const used = `${formatUsd(spentMicroUsd)} are spent and ${formatUsd(Math.max(0, heldMicroUsd - neededMicroUsd))} held in this ${per}`;
     throw refuse(
-      `The budget${whose} is ${formatUsd(limitMicroUsd)} a ${per}: ${used}, and this needs ${formatUsd(amountMicroUsd)}. Nothing was sent.`,
+      `The budget${whose} is ${formatUsd(limitMicroUsd)} a ${per}: ${used}, and this needs ${formatUsd(neededMicroUsd)}. Nothing was sent.`,
     );
   }
 }

@@ -96,7 +96,8 @@ export async function placeHold(tx: Transaction, batch: BatchRecord, nowMs: numb
   const { accountId, provider } = batch;
   await requireBudget(
     tx,
-    { accountId, provider, amountMicroUsd },
+    accountId,
+    [{ provider, microUsd: amountMicroUsd }],
     nowMs,
     (message) => new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE", message),
   );

@@ -8,10 +8,14 @@ import type { JobStep, UpstreamJobRecord } from "../ports/batches.ts";
 import type { Repositories, Stores, Transaction } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 
-/** Why the items of a job without a result fail. `isOfJob`: because the job as a whole has failed. */
+/**
+ * Why the items of a job without a result fail. `isOfJob`: because the job as a whole has failed. `isKnown`: the upstream has
+ * ended the job, and all that it has made was fetched.
+ */
 interface JobEnd {
   error: ItemError;
   isOfJob: boolean;
+  isKnown: boolean;
   nowMs: number;
   /** Holds the items while they fail. */
   leaseToken: string;
@@ -26,12 +30,14 @@ export async function endJob(
   tx: Transaction,
   batch: BatchRecord,
   job: UpstreamJobRecord,
-  { error, isOfJob, nowMs, leaseToken }: JobEnd,
+  { error, isOfJob, isKnown, nowMs, leaseToken }: JobEnd,
 ): Promise<string[]> {
   await tx.upstreamJobs.update(job.id, { step: "done", ...(isOfJob ? { error: error.message } : {}) });
-  // It may have made images that it did not return.
-  if (job.stopAskedAtMs !== null && paidCreates(job) === 1) await tx.items.markJob(job.id, "once", "no");
-  if ((await tx.batches.locked(batch.id))?.cancelAskedAtMs != null) return [];
+  const isCancelled = (await tx.batches.locked(batch.id))?.cancelAskedAtMs != null;
+  // It may have made images that it did not return. Another upstream may be asked for these, unless the batch is cancelled.
+  const mayBeBilled = job.stopAskedAtMs !== null && paidCreates(job) === 1 && !(isCancelled && isKnown);
+  if (mayBeBilled) await tx.items.markJob(job.id, "once", "no");
+  if (isCancelled) return [];
   if ((await failureOf(tx, batch.id)) !== null) return [];
   const failed: string[] = [];
   for (const item of await tx.items.leaseJob(job.id, leaseToken)) {
@@ -169,7 +175,7 @@ export async function endJobs(
     const batch = await tx.batches.locked(batchId);
     if (batch !== null && batch.source !== "batch") throw new ImgbatchError("BATCH_IMAGE_NOT_IN_JOBS");
     if (batch?.status !== "running") return [];
-    const end = { error: UNSENT, isOfJob: false, nowMs, leaseToken: ids.leaseToken() };
+    const end = { error: UNSENT, isOfJob: false, isKnown: true, nowMs, leaseToken: ids.leaseToken() };
     const failed: string[] = [];
     for (const job of await markStops(tx, batchId, nowMs))
       failed.push(...(await endJob(tx, batch, job, end)));

@@ -138,8 +138,8 @@ export interface BatchRepository {
   /** Changes the counts of batches, each of which comes once. A success ends the wait of a batch for its providers. */
   addCounts(...changes: CountChange[]): Promise<void>;
   appendEvent(event: BatchEvent): Promise<void>;
-  /** The events of some batches, the oldest first. */
-  events(...ids: string[]): Promise<BatchEvent[]>;
+  /** The events of a batch, the oldest first. */
+  events(id: string): Promise<BatchEvent[]>;
   all(): Promise<BatchRecord[]>;
 }
 
@@ -255,17 +255,6 @@ export interface FinishedItem
   leaseToken: string;
 }
 
-/** The items of a batch that have a status. The sums are those of items with an amount of their own. */
-interface ItemTotal {
-  batchId: string;
-  status: ItemStatus;
-  count: number;
-  priceMicroUsd: number;
-  priced: number;
-  holdMicroUsd: number;
-  held: number;
-}
-
 export interface ItemRepository {
   insertMany(batchId: string, items: readonly NewItem[]): Promise<void>;
   byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
@@ -289,8 +278,6 @@ export interface ItemRepository {
     batchId: string,
     price: Pick<BatchRecord["price"], "imageMicroUsd" | "holdMicroUsd">,
   ): Promise<ItemSums>;
-  /** The counts and the sums of many batches, a total for each status that items of a batch have. */
-  totals(batchIds: readonly string[]): Promise<ItemTotal[]>;
   /** The tiers and ratios of the items of a batch, and the options that they have, each combination once. */
   shapes(
     batchId: string,

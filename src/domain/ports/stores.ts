@@ -18,24 +18,19 @@ import type {
 } from "../records.ts";
 import type { BatchRepository, ItemRepository, UpstreamJobRepository } from "./batches.ts";
 
+/** Rows that break a rule which must always hold, each with its problems in words. */
+type BrokenRows = Promise<{ id: string; problems: string[] }[]>;
+
 /** What a check of the whole database reads. */
 interface AuditRepository {
-  /** For each account with entries or batches: the sums of its entries, its batches, and the holds of those that are not settled. */
-  accounts(): Promise<
-    {
-      accountId: string;
-      balanceMicroUsd: number;
-      heldMicroUsd: number;
-      batches: number;
-      openMicroUsd: number;
-    }[]
-  >;
-  /** The number of the newest batch; 0 without any. Large tables are read in windows of these numbers. */
-  lastSeq(): Promise<number>;
-  /** The batches of a window that may be wrong; all others are right. `steps` are the allowed ones of a history, as `queued>running`. */
-  doubtful(steps: readonly string[], window: SeqWindow): Promise<BatchRecord[]>;
-  /** The entries of real-time requests. */
-  requestEntries(accountId: string): Promise<LedgerEntry[]>;
+  /** How many accounts and batches there are, and the number of the newest batch; 0 without any. Large tables are read in windows of these numbers. */
+  extent(): Promise<{ accounts: number; batches: number; lastSeq: number }>;
+  /** Accounts, by their names, that differ from their entries and from what is held for unfinished work. */
+  accounts(): BrokenRows;
+  /** Real-time requests whose entries, holds and usage records differ. */
+  requests(): BrokenRows;
+  /** Batches of a window that differ from their entries, items and events. `steps` are the allowed ones of a history, as `queued>running`. */
+  batches(steps: readonly string[], window: SeqWindow): BrokenRows;
   /** The successful items of a window that have fewer outputs than images, although nobody has deleted them. */
   lostOutputs(window: SeqWindow): Promise<{ batchId: string; customId: string; lost: number }[]>;
   /** The outputs of the batches of a window that are not `output_deleted`, in no order. */
@@ -249,7 +244,7 @@ interface DayUsage {
 interface UsageRepository {
   insertMany(records: readonly UsageRecord[]): Promise<void>;
   /** In the order in which they were written. */
-  list(filter: { accountId?: string }): Promise<UsageRecord[]>;
+  list(): Promise<UsageRecord[]>;
   /**
    * The images that a key paid for, by day (UTC) and model, oldest first: images of batches on the day when they were settled, and of
    * real-time requests. `accountIds`: those that have paid for the key.

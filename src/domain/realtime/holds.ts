@@ -10,7 +10,14 @@ import { cannotPay, type Payer } from "../billing/payer.ts";
 import { type Call, recordCalls } from "../health/calls.ts";
 import type { ImageRequest } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
-import type { AccountRecord, LedgerEntry, RealtimeHoldRecord, UsageRecord } from "../records.ts";
+import {
+  type AccountRecord,
+  heldForImages,
+  type LedgerEntry,
+  type LostCall,
+  type RealtimeHoldRecord,
+  type UsageRecord,
+} from "../records.ts";
 
 const WINDOW_MS = 60_000;
 const BUSY_RETRY_MS = 1000;
@@ -83,13 +90,7 @@ export function openHold(
     if (consentMicroUsd !== null && hold.amountMicroUsd > consentMicroUsd) throw refuse({ consentMicroUsd });
     if (!(await tx.workers.isAlive(hold.worker)).isAlive) throw takenForDead();
     await tx.realtimeHolds.insert(hold);
-    const ofHold = { ...hold, provider: hold.lostCalls?.[0]?.provider ?? null };
-    await requireBudget(
-      tx,
-      ofHold,
-      hold.createdAtMs,
-      (message) => new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message),
-    );
+    await requireBudget(tx, hold.accountId, heldForImages(hold), hold.createdAtMs, aboveBudget);
     await alongside(tx);
     if (consentMicroUsd !== null) await grant(tx, hold, null, hold.amountMicroUsd, hold.createdAtMs);
     await moveMoney(tx, movementOf(hold, "hold"), hold.createdAtMs, ({ balanceMicroUsd, isPlay }) => {
@@ -100,6 +101,30 @@ export function openHold(
       const message = `${what} costs ${cost}, the balance is ${balance}.`;
       return new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message);
     });
+  });
+}
+
+const aboveBudget = (message: string) => new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message);
+
+/**
+ * Stores which call counts for an image from now on, and lets the budget of its provider count what it holds. Does nothing
+ * when the hold has ended. Throws `REALTIME_INSUFFICIENT_BALANCE` above that budget, which changes nothing.
+ */
+export function moveHold(
+  stores: Stores,
+  { id }: Pick<RealtimeHoldRecord, "id">,
+  index: number,
+  call: LostCall | null,
+  nowMs: number,
+): Promise<void> {
+  return stores.write(async (tx) => {
+    const open = await tx.realtimeHolds.remove(id);
+    if (open === null) return;
+    const { [index]: _before, ...lostCalls } = open.lostCalls ?? {};
+    await tx.realtimeHolds.insert({ ...open, lostCalls: call ? { ...lostCalls, [index]: call } : lostCalls });
+    if (call === null) return;
+    const held = [{ provider: call.provider, microUsd: call.heldMicroUsd }];
+    await requireBudget(tx, open.accountId, held, nowMs, aboveBudget);
   });
 }
 
@@ -204,8 +229,8 @@ function movementOf({ id, accountId, amountMicroUsd }: RealtimeHoldRecord, kind:
 
 /**
  * Holds the price of an image that a recording asks an upstream for, where there are budgets over time: its own request costs
- * its caller nothing. The real account of this machine has it. Returns null without a budget. Throws
- * `REALTIME_INSUFFICIENT_BALANCE` above one.
+ * its caller nothing. The real account of this machine has it, or that of the first key where no key belongs to this machine.
+ * Returns null without a budget. Throws the errors of `openHold`: `REALTIME_INSUFFICIENT_BALANCE` above a budget.
  */
 export async function holdForRecording(
   deps: { stores: Stores; clock: Clock; ids: Ids; worker: string },
@@ -214,12 +239,14 @@ export async function holdForRecording(
   amountMicroUsd: number,
 ): Promise<{ captured(image: Buffer): Promise<void>; released(): Promise<void> } | null> {
   const { stores, clock, ids, worker } = deps;
+  if ((await stores.read.budgets.list()).length === 0) return null;
   const own = await stores.read.accounts.byName(DEFAULT_ACCOUNT);
-  const key = (await stores.read.keys.list()).find(({ accountId }) => accountId === own?.id);
-  if (key === undefined || (await stores.read.budgets.list()).length === 0) return null;
+  const keys = await stores.read.keys.list();
+  const key = keys.find(({ accountId }) => accountId === own?.id) ?? keys[0];
+  if (key === undefined) throw new Error("budgets count by API keys, and there is none");
   const { id: accountId } = await stores.write((tx) => openRealAccount(tx, deps, key.accountId));
   const owner = { apiKeyId: key.id, accountId };
-  const lostCalls = { 0: { provider, model, isMaybePaidTwice: false } };
+  const lostCalls = { 0: { provider, model, isMaybePaidTwice: false, heldMicroUsd: amountMicroUsd } };
   const hold = {
     id: ids.recordId("rec"),
     ...owner,

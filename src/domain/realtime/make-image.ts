@@ -60,6 +60,8 @@ const LIMITED_RETRY_MS = 5000;
  * are no errors and do not come here.
  */
 function realtimeError(error: ProviderError): ImgbatchError {
+  // What the service itself refuses has its error already: a recording has a budget of its own.
+  if (error.source === "service" && error.cause instanceof ImgbatchError) return error.cause;
   const { message, retryAfterMs, trouble } = error;
   const because = trouble === null || trouble === "ambiguous" ? undefined : WAITING_CODE_OF[trouble];
   const details = { cause: error, retryAfterMs: retryAfterMs ?? undefined, because };
@@ -85,13 +87,7 @@ function realtimeError(error: ProviderError): ImgbatchError {
 type RealtimeDetails = ConstructorParameters<typeof ImgbatchError>[2];
 
 /** When an upstream refuses our own key or model, the caller is not at fault. */
-function refusal(
-  { upstreamStatus, message, param, source }: ProviderError,
-  details: RealtimeDetails,
-): ImgbatchError {
-  // A recording has a budget of its own.
-  if (upstreamStatus === 402 && source === "service")
-    return new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message, details);
+function refusal({ upstreamStatus, message, param }: ProviderError, details: RealtimeDetails): ImgbatchError {
   if (upstreamStatus !== null && ![400, 413, 415, 422].includes(upstreamStatus)) {
     return new ImgbatchError("REALTIME_PROVIDER_UNREACHABLE", message, details);
   }
@@ -216,7 +212,10 @@ export interface Trail {
   task: UpstreamTask | null;
   /** Stores a task durably. */
   keep(task: UpstreamTask): Promise<void>;
-  /** Awaited before a provider is asked: the next start counts the call there if this process dies. */
+  /**
+   * Awaited before a provider is asked: the next start counts the call there if this process dies. Rejects with
+   * `REALTIME_INSUFFICIENT_BALANCE` above the budget of the provider, which is then not asked.
+   */
   beforeAsking(provider: ItemProvider): Promise<void>;
   /** An upstream that makes an image for each request may have been paid for one. */
   isPaid: boolean;
@@ -261,17 +260,22 @@ async function makeImage(
   const { task } = trail;
   const able =
     task === null ? offers : offers.filter(({ provider }) => identityOf(provider) === task.upstream);
-  let failure: unknown = null;
+  let failure: ProviderError | null = null;
+  let aboveBudget: ImgbatchError | null = null;
   let asked = 0;
   const left = [...able];
   for (let offer = left.shift(), repeats = 1; offer !== undefined; offer = left.shift()) {
     const ticket = asked > MOST_SWITCHES ? null : deps.health.begin(offer.provider, offer.executedModel);
     if (!ticket) continue;
-    asked++;
-    await trail.beforeAsking(offer.provider).catch((error) => {
+    try {
+      await trail.beforeAsking(offer.provider);
+    } catch (error) {
       ticket.dropped();
-      throw error;
-    });
+      if (!(error instanceof ImgbatchError) || error.code !== "REALTIME_INSUFFICIENT_BALANCE") throw error;
+      aboveBudget ??= error;
+      continue;
+    }
+    asked++;
     try {
       const output = await ask(deps, offer, wanted, signal);
       trail.task = null;
@@ -302,8 +306,7 @@ async function makeImage(
       failure ??= known;
     }
   }
-  if (failure instanceof ProviderError) throw realtimeError(failure);
-  throw allPause(deps, able);
+  throw failure ? realtimeError(failure) : (aboveBudget ?? allPause(deps, able));
 }
 
 /** The error of a request whose answer was lost, for the reason that is given; null where it may be sent once more. */

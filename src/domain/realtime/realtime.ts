@@ -8,14 +8,14 @@ import { payerOf, priceRealtimeImage } from "../billing/payer.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
 import type { Call } from "../health/calls.ts";
 import { waitingFor } from "../health/waiting.ts";
-import { isPaid, type Misfit, mayBePaidTwice, misfit, type Offers } from "../models.ts";
+import { identityOf, isPaid, type Misfit, mayBePaidTwice, misfit, type Offers } from "../models.ts";
 import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { KeyedRequestRecord, LostCall, RealtimeHoldRecord, UpstreamTask } from "../records.ts";
 import { KEPT } from "../retention.ts";
 import { type CheckedContent, needsOf } from "./checked-content.ts";
-import { countRequest, endHold, openHold, type RequestRate } from "./holds.ts";
+import { countRequest, endHold, moveHold, openHold, type RequestRate } from "./holds.ts";
 import {
   type Finish,
   type Made,
@@ -228,12 +228,21 @@ export class Realtime {
     const createdAtMs = clock.nowMs();
     const owner = { apiKeyId: caller.key.id, accountId: payer.account.id };
     const id = ids.recordId("gen");
-    const lostCalls: Record<number, LostCall> = {};
     const isAgain = paidBefore > 0;
     const able = offers.find(({ provider, executedModel }) => !health.blockOf(provider, executedModel));
-    for (let index = 0; index < count; index++)
-      if (able && !Object.hasOwn(tasks, index))
-        noteCall(lostCalls, index, able.provider, { model: model.id, isAgain });
+    /** Which call counts for an image when this process dies: none at a provider that costs nothing. */
+    const callAt = (provider: ItemProvider): LostCall | null => {
+      const isMaybePaidTwice = isAgain && mayBePaidTwice(provider);
+      const facts = { provider: provider.name, model: model.id, isMaybePaidTwice };
+      return isPaid(provider) ? { ...facts, heldMicroUsd: priceMicroUsd } : null;
+    };
+    const lostCalls: Record<number, LostCall> = {};
+    for (let index = 0; index < count; index++) {
+      const task = tasks[index];
+      const offer = task ? offers.find(({ provider }) => identityOf(provider) === task.upstream) : able;
+      const call = offer ? callAt(offer.provider) : null;
+      if (call !== null) lostCalls[index] = call;
+    }
     const hold = { id, ...owner, amountMicroUsd: priceMicroUsd * count, createdAtMs, worker, lostCalls };
     const paidRuns =
       paidBefore + (!areBegun && offers.some(({ provider }) => mayBePaidTwice(provider)) ? 1 : 0);
@@ -269,13 +278,11 @@ export class Realtime {
       // One of the runs before has begun the task.
       const mayBePaidTwice = paidBefore > (isBegun ? 1 : 0);
       const beforeAsking = async (provider: ItemProvider) => {
-        const before = lostCalls[index];
-        if ((before?.provider ?? null) === (isPaid(provider) ? provider.name : null) || isBegun) return;
-        noteCall(lostCalls, index, provider, { model: model.id, isAgain });
-        await stores.write(async (tx) => {
-          const open = await tx.realtimeHolds.remove(id);
-          if (open !== null) await tx.realtimeHolds.insert({ ...open, lostCalls });
-        });
+        const call = callAt(provider);
+        if (isBegun || call?.provider === lostCalls[index]?.provider) return;
+        await moveHold(stores, hold, index, call, clock.nowMs());
+        delete lostCalls[index];
+        if (call !== null) lostCalls[index] = call;
       };
       return {
         calls: [],
@@ -404,22 +411,6 @@ export class Realtime {
     const tracked = work.catch(() => {}).finally(() => this.#work.delete(tracked));
     this.#work.add(tracked);
   }
-}
-
-/** Notes which call counts for an image when this process dies: none at a provider that costs nothing. */
-function noteCall(
-  lostCalls: Record<number, LostCall>,
-  index: number,
-  provider: ItemProvider,
-  { model, isAgain }: { model: string; isAgain: boolean },
-): void {
-  delete lostCalls[index];
-  if (!isPaid(provider)) return;
-  lostCalls[index] = {
-    provider: provider.name,
-    model,
-    isMaybePaidTwice: isAgain && mayBePaidTwice(provider),
-  };
 }
 
 /** Says in a failure that the answer of an earlier request was lost. */

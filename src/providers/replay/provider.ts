@@ -427,8 +427,8 @@ export interface Recording {
   /** By key: settles when the requests that have come so far are answered. */
   readonly queues: Map<string, Promise<unknown>>;
   /**
-   * Holds the price of an image in the budgets over time; null where there are none. Throws an error that says why they do not
-   * allow it.
+   * Holds the price of an image in the budgets over time; null where there are none. Throws `REALTIME_INSUFFICIENT_BALANCE`
+   * where they do not allow it.
    */
   hold(request: ImageRequest, provider: string, microUsd: number): Promise<RecordingHold | null>;
   /** Returns the price of an image in micro-dollars; null when it is not known. */
@@ -580,7 +580,7 @@ async function make(
   if (price === null || price > left) {
     const cost = price === null ? "has no known price" : `costs ${formatUsd(price)}`;
     const message = `The image is not ${IN_REPLAY_DIRECTORY} yet and ${cost}; ${formatUsd(left)} of --max-cost is left. Nothing was sent.`;
-    throw new ProviderError("INVALID_ARGUMENT", message, { source: "service", upstreamStatus: 402 });
+    throw notHeld(new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message));
   }
   recording.leftMicroUsd -= price;
   const hold =
@@ -588,8 +588,7 @@ async function make(
       ? null
       : await recording.hold(request, of.name, price).catch((error: Error) => {
           recording.leftMicroUsd += price;
-          const facts = { source: "service", upstreamStatus: 402, cause: error } as const;
-          throw new ProviderError("INVALID_ARGUMENT", error.message, facts);
+          throw notHeld(error);
         });
   let isSent = false;
   const sent = () => {
@@ -614,6 +613,14 @@ async function make(
     }
     throw error;
   }
+}
+
+/** The error of an image whose price could not be held, so that nothing was sent. Only money makes the request wrong. */
+function notHeld(cause: Error): ProviderError {
+  if (cause instanceof ImgbatchError && cause.code === "REALTIME_INSUFFICIENT_BALANCE")
+    return new ProviderError("INVALID_ARGUMENT", cause.message, { source: "service", cause });
+  const message = `The price of the recording could not be held: ${cause.message.replace(/\.?$/, ".")} Nothing was sent.`;
+  return new ProviderError("PROVIDER_ITEM_FAILED", message, { source: "service", retryable: true, cause });
 }
 
 /** Counts an image in the budgets. It is paid for: that it cannot be counted is no reason to lose it. */

@@ -59,7 +59,7 @@ import {
   requireBatchFeature,
 } from "../http/authenticate.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
-import { queryChoice } from "../http/query.ts";
+import { invalidQuery, readQuery } from "../http/parameters.ts";
 import type { Operation } from "../operation.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
 import { plainFormat, shapeOf } from "../request-body/json-value.ts";
@@ -564,7 +564,10 @@ export const createOperations: readonly Operation[] = [
     handler: (deps) => async (request, response) => {
       const { group } = callerOf(response);
       const account = await accountOf(deps, response);
-      const name = queryChoice(request, "provider", deps.offers.providerNames) ?? null;
+      const name = readQuery(request, "Provider") ?? null;
+      const names = deps.offers.providerNames;
+      if (name !== null && !names.includes(name))
+        throw invalidQuery("provider", `must be one of ${names.join(", ")}`);
       const data = batchModelsOf(group, deps.models).flatMap((model) => {
         const offer = deps.offers.first(model.id, undefined, name);
         const facts = deps.offers.optionsFor(model, name);

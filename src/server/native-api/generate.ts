@@ -14,8 +14,8 @@ import { joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
 import { consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
-import { invalidArgument } from "../http/errors.ts";
 import { goneSignal } from "../http/exchange.ts";
+import { readQuery } from "../http/parameters.ts";
 import type { Operation } from "../operation.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
 import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-value.ts";
@@ -203,10 +203,8 @@ const isDeprecatedLibrary = (request: Request) => /^genai-js\//.test(request.get
 
 /** How the result of a request is streamed: as events with `alt=sse`, else as one JSON array. Throws `REALTIME_INVALID_ARGUMENT` for an `alt` that is not known. */
 function framingOf(request: Request): Framing {
-  const { alt } = request.query;
-  if (alt === "sse") return isDeprecatedLibrary(request) ? EVENTS_WITH_TEXT : EVENTS;
-  if (alt === undefined || alt === "" || alt === "json") return ARRAY;
-  throw invalidArgument("alt", "must be sse or json");
+  if (readQuery(request, "Alt") !== "sse") return ARRAY;
+  return isDeprecatedLibrary(request) ? EVENTS_WITH_TEXT : EVENTS;
 }
 
 const marks = {

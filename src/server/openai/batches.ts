@@ -19,7 +19,7 @@ import { isObject } from "../../kernel/json.ts";
 import type { ApiDeps } from "../deps.ts";
 import { headerKey } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
-import { invalidQuery, listBody, pageLimit, queryText } from "../http/query.ts";
+import { invalidQuery, listBody, readQuery } from "../http/parameters.ts";
 import { jsonLines, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
 import { hasResults, IMAGE_PLACE, type ItemResult, type JobProgress, withImages } from "../jobs/results.ts";
 import {
@@ -123,8 +123,8 @@ const jobs = vendorJobs({
   view: batchView,
   showsCancelled: true,
   readPage: async (deps, request, find) => {
-    const limit = pageLimit(request, jobPageDefault, jobPageMax);
-    const id = queryText(request, "after");
+    const limit = Math.min(readQuery(request, "OpenaiLimit") ?? jobPageDefault, jobPageMax);
+    const id = readQuery(request, "OpenaiAfter");
     const last = id === undefined ? undefined : await find(id);
     if (last === null) throw invalidQuery("after", "must be the id of a batch of this list");
     const after = last && (await deps.stores.read.batches.placeOf(last.id));
@@ -213,7 +213,7 @@ async function readBatch(
 }
 
 const oneBatch = {
-  parameters: ["OpenaiBatchId"],
+  parameters: ["OpenaiBatchId"] as const,
   answers: { 200: { description: "The batch.", schema: "OpenaiBatch" } },
 };
 

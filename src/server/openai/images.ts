@@ -15,10 +15,11 @@ import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
 import { consentingCaller, headerKey, idempotencyKeyOf } from "../http/authenticate.ts";
 import { downloadAnswers, sendDownload } from "../http/downloads.ts";
+import type { ErrorStyle } from "../http/errors.ts";
 import { goneSignal } from "../http/exchange.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { generateErrors, usageMetadataOf, type usageOf } from "../native-api/generate.ts";
-import type { Answer, ErrorStyle, Operation, Surface } from "../operation.ts";
+import type { Answer, Operation, Surface } from "../operation.ts";
 import { type AskedImages, checkRequest, withRequest } from "./read-request.ts";
 
 interface FinishedImage {

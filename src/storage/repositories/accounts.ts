@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import { UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
-import type { AccountRecord } from "../../domain/records.ts";
+import { type AccountRecord, heldForImages } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { insertNew, insertRows } from "./rows.ts";
 
@@ -165,9 +165,9 @@ function budgetRepository({ build, all, run }: SqlSession): Repositories["budget
         .innerJoin("accounts", "accounts.id", "realtime_holds.accountId")
         .select(["realtime_holds.accountId", "realtime_holds.lostCalls", "realtime_holds.amountMicroUsd"])
         .where("accounts.isPlay", "=", sql<boolean>`0`);
-      const realtime = (await all(inRealtime)).map(({ accountId, lostCalls, amountMicroUsd: microUsd }) => {
-        return { accountId, provider: lostCalls?.[0]?.provider ?? "", run: null, microUsd };
-      });
+      const realtime = (await all(inRealtime)).flatMap(({ accountId, ...hold }) =>
+        heldForImages(hold).map((held) => ({ accountId, run: null, ...held })),
+      );
       return [...(await all(ofBatches)), ...realtime].filter(({ microUsd }) => microUsd > 0);
     },
   };

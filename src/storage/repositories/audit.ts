@@ -1,62 +1,135 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
-import type { BatchRecord } from "../../domain/records.ts";
 import { type SqlSession, written } from "../dialects/sql-session.ts";
-import { columnNames } from "./rows.ts";
 
-const BATCH = columnNames<keyof BatchRecord>("batches", ["taskNameFolded", "owner", "served"]);
+type Window = Parameters<Repositories["audit"]["batches"]>[1];
 
-type Window = Parameters<Repositories["audit"]["doubtful"]>[1];
+/**
+ * What is always true of a row, as a condition in SQL, and what is said of a row for which it is not. A comparison with a
+ * missing value is not true.
+ */
+type Rule<Row> = [isRight: string, problem: (row: Row) => string];
 
-/** Aggregates over whole tables: a database of 100,000 batches is checked in one pass. */
+/** The sums of the ledger entries of a batch or a real-time request, and what is still held for it. */
+interface Moved {
+  id: string;
+  held: number;
+  captured: number;
+  released: number;
+  granted: number;
+  takenBack: number;
+  open: number;
+}
+
+/** A hold is open, or was captured and released in full. What was granted for it is taken back as far as it was released. */
+const HOLD_RULES: readonly Rule<Moved>[] = [
+  [
+    "held = captured + released + open",
+    ({ held, captured, released, open }) =>
+      `hold ${held} is not capture ${captured} + release ${released} + open ${open}`,
+  ],
+  [
+    "granted = 0 or granted = held",
+    ({ granted, held }) => `granted ${granted}, should be ${held} or nothing`,
+  ],
+  [
+    "taken_back = case when granted = 0 then 0 else released end",
+    ({ takenBack, granted, released }) =>
+      `taken back ${takenBack}, should be ${granted === 0 ? 0 : released}`,
+  ],
+];
+
+interface AccountSums {
+  id: string;
+  balance: number;
+  held: number;
+  movedBalance: number;
+  movedHeld: number;
+  open: number;
+}
+
+const should = (what: string, is: number, other: number) =>
+  `${what} is ${is}, should be ${other} (micro-dollars)`;
+
+const ACCOUNT_RULES: readonly Rule<AccountSums>[] = [
+  ["balance = moved_balance", (row) => should("balance", row.balance, row.movedBalance)],
+  ["held = moved_held", (row) => should("held amount", row.held, row.movedHeld)],
+  ["moved_held = open", (row) => should("held amount against unfinished work", row.movedHeld, row.open)],
+  ["balance >= 0", () => "the balance is negative"],
+];
+
+interface RequestSums extends Moved {
+  charged: number;
+  used: number;
+}
+
+/** The captured amount is that of the usage records. After a release in full, it was charged instead. */
+const REQUEST_RULES: readonly Rule<RequestSums>[] = [
+  ...HOLD_RULES,
+  [
+    "captured + charged = used",
+    ({ captured, charged, used }) =>
+      `captured ${captured}${charged === 0 ? "" : ` and charged ${charged}`}, its usage records say ${used}`,
+  ],
+  [
+    "charged = 0 or released = held",
+    ({ charged, released, held }) => `charged ${charged}, and released ${released} of ${held}`,
+  ],
+  ["open_holds = 0 or images = 0", () => "has images and its hold is open"],
+];
+
+interface BatchSums extends Moved {
+  status: string;
+  batchHold: number;
+  estimated: number;
+  actual: number | null;
+  itemCount: number;
+  items: number;
+  pending: number;
+  itemsHold: number;
+  itemsEstimate: number;
+  itemsCost: number;
+}
+
+const make = (what: string, is: number | null, sum: number) => `its ${what} is ${is}, its items make ${sum}`;
+
+/** The amounts are only compared with the sums over the items when all items are there. */
+const BATCH_RULES: readonly Rule<BatchSums>[] = [
+  ["held = batch_hold", ({ held, batchHold }) => `held ${held}, should be ${batchHold}`],
+  ...HOLD_RULES,
+  [
+    "has_ended = 0 or captured = actual",
+    ({ captured, actual }) => `captured ${captured}, the batch says ${actual}`,
+  ],
+  ["items = item_count", ({ items, itemCount }) => `${items} items, should be ${itemCount}`],
+  ["items <> item_count or batch_hold = items_hold", (row) => make("hold", row.batchHold, row.itemsHold)],
+  [
+    "items <> item_count or estimated = items_estimate",
+    (row) => make("estimate", row.estimated, row.itemsEstimate),
+  ],
+  [
+    "items <> item_count or has_ended = 0 or actual = items_cost",
+    (row) => make("cost", row.actual, row.itemsCost),
+  ],
+  ["success = success_count and failed = fail_count", () => "its counts of successes and failures are wrong"],
+  ["pending = 0 or has_ended = 0", ({ pending }) => `ended with ${pending} pending items`],
+  ["wrong_steps = 0 and last_status = status", ({ status }) => `its history does not lead to ${status}`],
+];
+
+/** The rules that must always hold, and aggregates over whole tables: a database of 100,000 batches is checked in one pass. */
 export function auditRepository(session: SqlSession): Repositories["audit"] {
   const { build, all, first } = session;
   return {
-    accounts: async () => {
-      const ofEntries = build
-        .selectFrom("ledger_entries")
-        .select((eb) => ["accountId", eb.fn.sum<number>("balanceChangeMicroUsd").as("balanceMicroUsd")])
-        .select((eb) => eb.fn.sum<number>("heldChangeMicroUsd").as("heldMicroUsd"))
-        .groupBy("accountId");
-      const ofBatches = build
-        .selectFrom("batches")
-        .select((eb) => ["accountId", eb.fn.countAll<number>().as("batches")])
-        .select(
-          sql<number>`sum(case when settled_at_ms is null then hold_micro_usd else 0 end)`.as("openMicroUsd"),
-        )
-        .groupBy("accountId");
-      const [entries, batches] = [await all(ofEntries), await all(ofBatches)];
-      const sums = new Map(batches.map((each) => [each.accountId, each]));
-      const none = { batches: 0, openMicroUsd: 0, balanceMicroUsd: 0, heldMicroUsd: 0 };
-      const ids = new Set([...sums.keys(), ...entries.map(({ accountId }) => accountId)]);
-      const moved = new Map(entries.map((each) => [each.accountId, each]));
-      return [...ids].map((accountId) => ({
-        ...none,
-        ...sums.get(accountId),
-        ...moved.get(accountId),
-        accountId,
-      }));
+    extent: async () => {
+      const query = sql<{ accounts: number; batches: number; lastSeq: number }>`
+        select (select count(*) from accounts) as accounts, count(*) as batches,
+          coalesce(max(seq), 0) as last_seq from batches`;
+      return (await first(written(session, query))) ?? { accounts: 0, batches: 0, lastSeq: 0 };
     },
-    lastSeq: async () => {
-      const last = build.selectFrom("batches").select((eb) => eb.fn.max("seq").as("seq"));
-      return (await first(last))?.seq ?? 0;
-    },
-    doubtful: async (steps, window) => {
-      const found = await all(written(session, doubtful(session, steps, window)));
-      const ids = found.map(({ id }) => id);
-      return all(build.selectFrom("batches").select(BATCH).where("id", "in", ids).orderBy("seq"));
-    },
-    requestEntries: (accountId) =>
-      all(
-        build
-          .selectFrom("ledger_entries")
-          .selectAll()
-          .where("accountId", "=", accountId)
-          .where("batchId", "is", null)
-          .where("kind", "!=", "top_up")
-          .orderBy("seq"),
-      ),
+    accounts: () => broken(session, ACCOUNTS, ACCOUNT_RULES),
+    requests: () => broken(session, REQUESTS, REQUEST_RULES),
+    batches: (steps, window) => broken(session, batchSums(session, steps, window), BATCH_RULES),
     lostOutputs: ({ afterSeq, toSeq }) => {
       const kept = build.selectFrom("batches").select("id").where("status", "!=", "output_deleted");
       const some = kept.where("seq", ">", afterSeq).where("seq", "<=", toSeq);
@@ -83,30 +156,76 @@ export function auditRepository(session: SqlSession): Repositories["audit"] {
   };
 }
 
-/**
- * The batches that are not right beyond doubt: a comparison with a missing value counts as a doubt. `domain/check-invariants.ts`
- * then finds out what is wrong with them.
- */
-function doubtful({ dialect }: SqlSession, steps: readonly string[], window: Window) {
+/** Returns the rows that break a rule, in the order of their column `place`, with what is wrong with each. */
+async function broken<Row extends { id: string }>(
+  session: SqlSession,
+  rows: RawBuilder<Row>,
+  rules: readonly Rule<Row>[],
+): Promise<{ id: string; problems: string[] }[]> {
+  const numbers = rules.map(([isRight], i) =>
+    sql.raw(`case when (${isRight}) is true then '' else ',${i}' end`),
+  );
+  const found = await session.all(
+    written(
+      session,
+      sql<Row & { broken: string }>`select * from (select checked.*, ${sql.join(numbers, sql` || `)} as broken
+        from (${rows}) checked) judged where broken <> '' order by place`,
+    ),
+  );
+  return found.map((row) => {
+    const numbersOf = row.broken.slice(1).split(",").map(Number);
+    return { id: row.id, problems: numbersOf.flatMap((i) => rules[i]?.[1](row) ?? []) };
+  });
+}
+
+const sumOf = (kind: string) => sql`sum(case when kind = ${sql.lit(kind)} then amount_micro_usd else 0 end)`;
+const countOf = (column: string, value: string) =>
+  sql`sum(case when ${sql.ref(column)} = ${sql.lit(value)} then 1 else 0 end)`;
+const orZero = (column: string) => sql`coalesce(${sql.ref(column)}, 0)`;
+
+const ACCOUNTS = sql<AccountSums>`
+  select a.name as id, a.created_at_ms as place, a.balance_micro_usd as balance, a.held_micro_usd as held,
+    ${orZero("e.balance")} as moved_balance, ${orZero("e.held")} as moved_held,
+    ${orZero("b.open")} + ${orZero("h.open")} as open
+  from accounts a
+    left join (select account_id, sum(balance_change_micro_usd) as balance, sum(held_change_micro_usd) as held
+      from ledger_entries group by account_id) e on e.account_id = a.id
+    left join (select account_id, sum(hold_micro_usd) as open
+      from batches where settled_at_ms is null group by account_id) b on b.account_id = a.id
+    left join (select account_id, sum(amount_micro_usd) as open
+      from realtime_holds group by account_id) h on h.account_id = a.id`;
+
+/** The number of an entry of a real-time request begins with its kind. */
+const REQUESTS = sql<RequestSums>`
+  select id, id as place, ${sumOf("hold")} as held, ${sumOf("capture")} as captured, ${sumOf("release")} as released,
+    ${sumOf("grant")} as granted, ${sumOf("take_back")} as taken_back, ${sumOf("charge")} as charged,
+    ${sumOf("open")} as open, ${countOf("kind", "open")} as open_holds,
+    ${sumOf("image")} as used, ${countOf("kind", "image")} as images
+  from (
+    select account_id, substr(request_id, length(kind) + 2) as id, kind, amount_micro_usd
+      from ledger_entries where batch_id is null and kind <> 'top_up'
+    union all select account_id, id, 'open' as kind, amount_micro_usd from realtime_holds
+    union all select account_id, realtime_id as id, 'image' as kind, amount_micro_usd from usage_records
+  ) moved group by account_id, id`;
+
+/** The batches of a window beside the sums of their entries, items and events. */
+function batchSums({ dialect }: SqlSession, steps: readonly string[], window: Window) {
   const inWindow = sql`seq > ${window.afterSeq} and seq <= ${window.toSeq}`;
   const some = sql`batch_id in (select id from batches where ${inWindow})`;
   const inPrice = (key: "imageMicroUsd" | "holdMicroUsd") =>
     dialect === "postgres"
       ? sql`(b.price::json->>${sql.lit(key)})::bigint`
       : sql`json_extract(b.price, ${sql.lit(`$.${key}`)})`;
-  const moved = (kind: string) =>
-    sql`sum(case when kind = ${sql.lit(kind)} then amount_micro_usd else 0 end)`;
-  const count = (status: string) => sql`sum(case when status = ${sql.lit(status)} then 1 else 0 end)`;
   const hasEnded = sql`b.status not in (${sql.join(UNFINISHED_BATCH_STATUSES.map((each) => sql.lit(each)))})`;
-  const z = (column: string) => sql`coalesce(${sql.ref(column)}, 0)`;
-  return sql<{ id: string }>`
+  return sql<BatchSums>`
     with money as (
-      select batch_id, account_id, ${moved("hold")} as held, ${moved("capture")} as captured,
-        ${moved("release")} as released, ${moved("grant")} as granted, ${moved("take_back")} as taken
+      select batch_id, account_id, ${sumOf("hold")} as held, ${sumOf("capture")} as captured,
+        ${sumOf("release")} as released, ${sumOf("grant")} as granted, ${sumOf("take_back")} as taken_back
       from ledger_entries where ${some} group by batch_id, account_id
     ), made as (
-      select batch_id, count(*) as total, ${count("pending")} as pending, ${count("success")} as success,
-        ${count("failed")} as failed, sum(coalesce(price_micro_usd, 0)) as price,
+      select batch_id, count(*) as total, ${countOf("status", "pending")} as pending,
+        ${countOf("status", "success")} as success, ${countOf("status", "failed")} as failed,
+        sum(coalesce(price_micro_usd, 0)) as price,
         sum(case when price_micro_usd is null then 1 else 0 end) as unpriced,
         sum(case when status = 'success' then coalesce(price_micro_usd, 0) else 0 end) as earned,
         sum(case when status = 'success' and price_micro_usd is null then 1 else 0 end) as unpriced_success,
@@ -123,24 +242,20 @@ function doubtful({ dialect }: SqlSession, steps: readonly string[], window: Win
           else 1 end) as wrong
       from steps group by batch_id
     )
-    select b.id as id from (select * from batches where ${inWindow}) b
+    select b.id, b.seq as place, b.status, b.hold_micro_usd as batch_hold, b.estimated_micro_usd as estimated,
+      b.actual_micro_usd as actual, b.item_count, b.success_count, b.fail_count,
+      case when ${hasEnded} then 1 else 0 end as has_ended,
+      case when ${hasEnded} then 0 else b.hold_micro_usd end as open,
+      ${orZero("m.held")} as held, ${orZero("m.captured")} as captured, ${orZero("m.released")} as released,
+      ${orZero("m.granted")} as granted, ${orZero("m.taken_back")} as taken_back,
+      ${orZero("i.total")} as items, ${orZero("i.pending")} as pending, ${orZero("i.success")} as success,
+      ${orZero("i.failed")} as failed,
+      ${orZero("i.hold")} + ${orZero("i.unheld")} * ${inPrice("holdMicroUsd")} as items_hold,
+      ${orZero("i.price")} + ${orZero("i.unpriced")} * ${inPrice("imageMicroUsd")} as items_estimate,
+      ${orZero("i.earned")} + ${orZero("i.unpriced_success")} * ${inPrice("imageMicroUsd")} as items_cost,
+      h.wrong as wrong_steps, h.last as last_status
+    from (select * from batches where ${inWindow}) b
       left join money m on m.batch_id = b.id and m.account_id = b.account_id
       left join made i on i.batch_id = b.id
-      left join history h on h.batch_id = b.id
-    where (
-      ${z("m.held")} = b.hold_micro_usd
-      and ${z("m.held")} = ${z("m.captured")} + ${z("m.released")} + case when ${hasEnded} then 0 else b.hold_micro_usd end
-      and (${z("m.granted")} = 0 or ${z("m.granted")} = ${z("m.held")})
-      and ${z("m.taken")} = case when ${z("m.granted")} = 0 then 0 else ${z("m.released")} end
-      and (not ${hasEnded} or ${z("m.captured")} = b.actual_micro_usd)
-      and ${z("i.total")} = b.item_count
-      and ${z("i.success")} = b.success_count and ${z("i.failed")} = b.fail_count
-      and (${z("i.pending")} = 0 or not ${hasEnded})
-      and b.hold_micro_usd = ${z("i.hold")} + ${z("i.unheld")} * ${inPrice("holdMicroUsd")}
-      and b.estimated_micro_usd = ${z("i.price")} + ${z("i.unpriced")} * ${inPrice("imageMicroUsd")}
-      and (not ${hasEnded}
-        or b.actual_micro_usd = ${z("i.earned")} + ${z("i.unpriced_success")} * ${inPrice("imageMicroUsd")})
-      and h.wrong = 0 and h.last = b.status
-    ) is not true
-    order by b.seq`;
+      left join history h on h.batch_id = b.id`;
 }

@@ -435,12 +435,12 @@ export function batchRepository(session: SqlSession): Repositories["batches"] {
       }
     },
     appendEvent: (event) => run(APPEND_EVENT(build, event)),
-    events: (...ids) =>
+    events: (id) =>
       all(
         build
           .selectFrom("batch_events")
           .select(["batchId", "from", "to", "atMs"])
-          .where("batchId", "in", ids)
+          .where("batchId", "=", id)
           .orderBy("seq"),
       ),
     all: () => all(batches().orderBy("seq")),

@@ -327,26 +327,6 @@ const NEXT_DUE = prepared((build, { afterMs }: Values<{ afterMs: number }>) =>
     .limit(1),
 );
 
-/** See `Repositories.items.totals`. */
-async function totalsOf({ build, all }: SqlSession, batchIds: readonly string[]) {
-  const query = build
-    .selectFrom("items")
-    .select((eb) => [
-      "batchId",
-      "status",
-      eb.fn.countAll<number>().as("count"),
-      sql<number>`coalesce(sum(price_micro_usd), 0)`.as("priceMicroUsd"),
-      eb.fn.count<number>("priceMicroUsd").as("priced"),
-      sql<number>`coalesce(sum(hold_micro_usd), 0)`.as("holdMicroUsd"),
-      eb.fn.count<number>("holdMicroUsd").as("held"),
-    ])
-    .where("batchId", "in", [...batchIds])
-    .groupBy(["batchId", "status"])
-    .orderBy("batchId")
-    .orderBy("status");
-  return all(query);
-}
-
 export function itemRepository(session: SqlSession): Repositories["items"] {
   const { build, first, all, run, changes } = session;
   const items = () => build.selectFrom("items").select(ITEM);
@@ -405,7 +385,6 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
         .where("batchId", "=", batchId);
       return (await first(query)) ?? { holdMicroUsd: 0, priceMicroUsd: 0, earnedMicroUsd: 0 };
     },
-    totals: (batchIds) => totalsOf(session, batchIds),
     shapes: async (batchId) => {
       // Only whether there is a seed or a negative prompt counts: of these there can be as many as items.
       const has = (column: string, name: string) =>

@@ -66,11 +66,7 @@ function usageRepository(session: SqlSession): Repositories["usage"] {
   const { build, all, first } = session;
   return {
     insertMany: (records) => insertRows(session, "usage_records", records),
-    list: async ({ accountId }) => {
-      let query = build.selectFrom("usage_records").selectAll().orderBy("seq");
-      if (accountId !== undefined) query = query.where("accountId", "=", accountId);
-      return all(query);
-    },
+    list: () => all(build.selectFrom("usage_records").selectAll().orderBy("seq")),
     byDay: async ({ apiKeyId, accountIds, fromMs, beforeMs }) => {
       const ofBatches = build
         .selectFrom("batches")

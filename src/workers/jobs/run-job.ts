@@ -112,6 +112,7 @@ async function failRest(
   const end = {
     error,
     isOfJob: isOfJob && !isLost,
+    isKnown: why.code !== "OUTCOME_UNKNOWN" && unnamedJobs(job) === 0,
     nowMs: clock.nowMs(),
     leaseToken: ids.leaseToken(),
   };

@@ -1,13 +1,17 @@
 import { copyFile, mkdir, readdir, readFile, rename, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { ImgbatchError } from "../../../src/contract/errors.ts";
+import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import { type ImageRequest, ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { watchKey } from "../../../src/kernel/hide-keys.ts";
-import { Recordings, recordable } from "../../../src/providers/replay/provider.ts";
-import { tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
+import { silentLog } from "../../../src/kernel/log.ts";
+import { createReplayProvider, Recordings, recordable } from "../../../src/providers/replay/provider.ts";
+import { FakeUpstream, tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
 import { tempDir } from "../../support/temp-dir.ts";
+import { entryOf } from "../../support/upstream-adapter.ts";
 import { imageRequest, reference } from "../upstream/scripted-server.ts";
 
 const NEVER = new AbortController().signal;
@@ -303,5 +307,45 @@ describe("the recordings of a directory", () => {
     }
     await open("missing/below", true);
     expect(await readdir(join(directory, "missing"))).toEqual(["below"]);
+  });
+
+  it("[REPLAY-6] ask no upstream while the price cannot be held, and blame the request only where a budget refuses", async () => {
+    const upstream = new FakeUpstream("vendor");
+    const failures = [
+      new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", "The budget is $1 a day."),
+      new StorageUnavailable("full", "The disk is full.", null),
+    ];
+    const recording = {
+      leftMicroUsd: 100,
+      queues: new Map(),
+      hold: () => Promise.reject(failures.shift()),
+      priceOf: () => 60,
+      modelFor: () => "m",
+      lock: async () => () => {},
+      log: silentLog,
+    };
+    const entry = {
+      type: "replay",
+      name: "vendor",
+      of: entryOf("procedural", {}),
+      directory: await tempDir(),
+      records: true,
+      rateMultiplier: 1,
+    } as const;
+    const replay = await createReplayProvider(entry, upstream, { decoding: new Decoding(), recording });
+    const told = () => replay.generate(FOX, NEVER).catch((error) => error);
+    expect(await told()).toMatchObject({
+      code: "INVALID_ARGUMENT",
+      message: "The budget is $1 a day.",
+      retryable: false,
+      cause: { code: "REALTIME_INSUFFICIENT_BALANCE" },
+    });
+    expect(await told()).toMatchObject({
+      code: "PROVIDER_ITEM_FAILED",
+      message: expect.stringMatching(/could not be held: The disk is full. Nothing was sent.$/),
+      retryable: true,
+      trouble: null,
+    });
+    expect([upstream.requests, recording.leftMicroUsd]).toEqual([[], 100]);
   });
 });

@@ -172,7 +172,7 @@ it("requests that wait on a connection end with it: money, slots and log lines c
   await expect.poll(() => requestLines(logLines, "generateContent")).toHaveLength(17);
   await expect.poll(state).toEqual([0, 0]);
   expect((await account())?.balanceMicroUsd).toBe(START_MICRO_USD);
-  expect(await stores.read.usage.list({})).toEqual([]);
+  expect(await stores.read.usage.list()).toEqual([]);
   expect(provider.requests).toHaveLength(8);
   const aborted = requestLines(logLines, "generateContent").filter((line) => "aborted" in line);
   expect(aborted).toHaveLength(16);

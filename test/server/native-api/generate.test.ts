@@ -65,7 +65,7 @@ async function expectUntouched(data: string) {
   await expect
     .poll(() => stores.read.accounts.byName("default"))
     .toMatchObject({ balanceMicroUsd: 1e9, heldMicroUsd: 0 });
-  expect(await stores.read.usage.list({})).toEqual([]);
+  expect(await stores.read.usage.list()).toEqual([]);
 }
 
 it("a chat with more pictures of the model than it takes goes on without the oldest of them, and says so", async () => {
@@ -143,7 +143,7 @@ describe("an image in real time", () => {
     expect(facts).toMatchObject({ widthPx: 424, heightPx: 632 });
     expect(answer.usageMetadata).toMatchObject({ candidatesTokenCount: 747 });
     const { stores } = await openBeside(service.data);
-    expect(await stores.read.usage.list({})).toMatchObject([{ size: "512" }]);
+    expect(await stores.read.usage.list()).toMatchObject([{ size: "512" }]);
     const refused = await generate(service, content("a fox", half), { model: "gemini-3-pro-image" });
     expect((await errorOf(refused)).message).toContain("this model makes 1K, 2K, 4K");
   });
@@ -204,7 +204,7 @@ describe("an image in real time", () => {
     );
     expect(answer.modelVersion).toMatch(/^vendorx-3-pro-image \(procedural\/\d+\)$/);
     const { stores } = await openBeside(service.data);
-    expect(await stores.read.usage.list({})).toMatchObject([
+    expect(await stores.read.usage.list()).toMatchObject([
       { model: "wide", executedModel: "vendorx-3-pro-image", amountMicroUsd: 500_000, ratio: "8:1" },
     ]);
   });

@@ -36,7 +36,7 @@ describe("the money of a real-time image", () => {
     const money = await moneyOf(service.data);
     expect(await money.kinds()).toEqual([`top_up ${START_MICRO_USD}`, "hold 453000", "capture 453000"]);
     expect(await money.account()).toEqual({ balance: START_MICRO_USD - 453_000, held: 0 });
-    expect(await money.stores.read.usage.list({})).toMatchObject([
+    expect(await money.stores.read.usage.list()).toMatchObject([
       {
         realtimeId: answer.responseId,
         imageIndex: 0,
@@ -56,7 +56,7 @@ describe("the money of a real-time image", () => {
     const answer = await answerOf(await generate(service, content("x")));
     expect(imagesOf(answer)).toHaveLength(2);
     const money = await moneyOf(service.data);
-    expect((await money.stores.read.usage.list({})).map((record) => record.amountMicroUsd)).toEqual([
+    expect((await money.stores.read.usage.list()).map((record) => record.amountMicroUsd)).toEqual([
       67_000, 0,
     ]);
     expect((await money.account()).balance).toBe(START_MICRO_USD - 67_000);
@@ -174,7 +174,7 @@ describe("the money of a real-time image", () => {
     const service = await startTestService({ workers: false });
     const { responseId } = await answerOf(await generate(service, content("x")));
     const money = await moneyOf(service.data);
-    const [record] = await money.stores.read.usage.list({});
+    const [record] = await money.stores.read.usage.list();
     if (!record) throw new Error("no usage record");
     await money.stores.write(async (tx) => {
       await tx.usage.insertMany([{ ...record, imageIndex: 7, amountMicroUsd: 1 }]);

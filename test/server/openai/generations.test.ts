@@ -23,7 +23,7 @@ async function moneyOf(data: string) {
       const moves = (await stores.read.ledger.list({})).map((move) => `${move.kind} ${move.amountMicroUsd}`);
       return moves.slice(1);
     },
-    usage: async () => (await stores.read.usage.list({})).map((record) => record.amountMicroUsd),
+    usage: async () => (await stores.read.usage.list()).map((record) => record.amountMicroUsd),
     problems: async () => (await checkInvariants(stores, blobs)).problems,
   };
 }

@@ -78,7 +78,7 @@ describe("the options of an image", () => {
       background: "opaque",
     });
     expect(provider.requests[0]?.asked).toMatchObject({ background: "opaque" });
-    expect((await stores.read.usage.list({})).map(({ amountMicroUsd }) => amountMicroUsd)).toEqual([micros]);
+    expect((await stores.read.usage.list()).map(({ amountMicroUsd }) => amountMicroUsd)).toEqual([micros]);
   });
 
   it("[OPT-6] that the upstream cannot pass on are not asked for, and a seed and a mask are refused", async () => {
