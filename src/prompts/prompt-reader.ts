@@ -507,7 +507,8 @@ function isHeader(line: string): boolean {
     .split(["\t", ";", "|"].find((each) => line.trim().includes(each)) ?? ",")
     .map((name) => name.trim().replace(/^"(.*)"$/, "$1"));
   return (
-    names.some((name) => /^prompts?$/i.test(name)) && names.every((name) => /^(?:[\w.-]{1,20} ?){0,2}$/.test(name))
+    names.some((name) => /^prompts?$/i.test(name)) &&
+    names.every((name) => /^(?:[\w.-]{1,20} ?){0,2}$/.test(name))
   );
 }
 
