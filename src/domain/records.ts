@@ -1,8 +1,14 @@
 import type { ErrorCode } from "../contract/errors.ts";
-import type { AspectRatio, Background, ImageMimeType, ImageSize } from "../contract/image-formats.ts";
+import type { AspectRatio, ImageMimeType, ImageSize } from "../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../contract/statuses.ts";
 import type { Waiting } from "../contract/waiting.ts";
-import type { UpstreamUsage, VerbatimAnswer, VerbatimRequest } from "./ports/image-provider.ts";
+import type {
+  ImageOptions,
+  Needs,
+  UpstreamUsage,
+  VerbatimAnswer,
+  VerbatimRequest,
+} from "./ports/image-provider.ts";
 
 /** Times are milliseconds since 1970; money is whole micro-dollars. */
 
@@ -150,6 +156,8 @@ export interface BatchRecord {
   error: BatchError | null;
   /** The identity of the upstream that it was priced with; `procedural` for drawings. */
   upstream: string;
+  /** What a provider must be able to do that makes any of its items. Nothing, while they are still to be read from an input. */
+  needs: Needs;
   /** Since when no item could be made, because of the upstream; null while it is well. */
   waitingSinceMs: number | null;
   /** Why, as it was found last; of no meaning while it is well. */
@@ -172,7 +180,7 @@ export interface BatchEvent {
   atMs: number;
 }
 
-export interface ItemRecord extends ItemTerms {
+export interface ItemRecord {
   id: number;
   batchId: string;
   /** From 0, in request order after expansion. */
@@ -183,6 +191,16 @@ export interface ItemRecord extends ItemTerms {
   outputIndex: number;
   customId: string;
   prompt: string;
+  options: ImageOptions;
+  /** The user's texts before the prompt, the newest last. Empty without any. */
+  earlier: string;
+  /** As in `ImageRequest`. */
+  verbatim: VerbatimRequest | null;
+  /** The price of the image, and the hold for it. */
+  priceMicroUsd: number;
+  holdMicroUsd: number;
+  /** The name that the client gave to the line, as JSON. It comes back with the result, and may repeat. */
+  clientKey: string | null;
   status: ItemStatus;
   /** Tries that failed and may be repeated. */
   attempts: number;
@@ -289,48 +307,6 @@ export interface RetentionTime {
   /** When `imgbatch serve` last began on the data; 0: never. Its configuration decides what is deleted, not that of commands. */
   servedMs: number;
 }
-
-/** The parts of an item that can differ from the rest of its batch. Null: as the batch has it. */
-export interface ItemTerms {
-  /** The name of the column is that of most sizes; it may be exact pixels. */
-  tier: ImageSize | null;
-  ratio: AspectRatio | null;
-  /** As in `ImageRequest`. */
-  keepsRatio: boolean;
-  /** The type that the image is asked for in. */
-  askedMimeType: ImageMimeType | null;
-  /** As in `AskedOptions`. */
-  quality: string | null;
-  background: Background | null;
-  askedSeed: number | null;
-  negativePrompt: string | null;
-  /** The user's texts before the prompt, the newest last. */
-  earlier: string | null;
-  /** As in `ImageRequest`. */
-  verbatim: VerbatimRequest | null;
-  /** The price of the image, and the hold for it. */
-  priceMicroUsd: number | null;
-  holdMicroUsd: number | null;
-  /** The name that the client gave to the line, as JSON. It comes back with the result, and may repeat. */
-  clientKey: string | null;
-}
-
-/** An item as its batch has it, in every respect. */
-export const BATCH_TERMS: ItemTerms = {
-  tier: null,
-  ratio: null,
-  keepsRatio: false,
-  askedMimeType: null,
-  quality: null,
-  background: null,
-  askedSeed: null,
-  negativePrompt: null,
-  earlier: null,
-  verbatim: null,
-  priceMicroUsd: null,
-  holdMicroUsd: null,
-  clientKey: null,
-};
 
 /** The hold of a real-time request at work. The record is removed when the hold ends. */
 export interface RealtimeHoldRecord {

@@ -129,7 +129,7 @@ export function auditRepository(session: SqlSession): Repositories["audit"] {
     },
     accounts: () => broken(session, ACCOUNTS, ACCOUNT_RULES),
     requests: () => broken(session, REQUESTS, REQUEST_RULES),
-    batches: (steps, window) => broken(session, batchSums(session, steps, window), BATCH_RULES),
+    batches: (steps, window) => broken(session, batchSums(steps, window), BATCH_RULES),
     lostOutputs: ({ afterSeq, toSeq }) => {
       const kept = build.selectFrom("batches").select("id").where("status", "!=", "output_deleted");
       const some = kept.where("seq", ">", afterSeq).where("seq", "<=", toSeq);
@@ -209,13 +209,9 @@ const REQUESTS = sql<RequestSums>`
   ) moved group by account_id, id`;
 
 /** The batches of a window beside the sums of their entries, items and events. */
-function batchSums({ dialect }: SqlSession, steps: readonly string[], window: Window) {
+function batchSums(steps: readonly string[], window: Window) {
   const inWindow = sql`seq > ${window.afterSeq} and seq <= ${window.toSeq}`;
   const some = sql`batch_id in (select id from batches where ${inWindow})`;
-  const inPrice = (key: "imageMicroUsd" | "holdMicroUsd") =>
-    dialect === "postgres"
-      ? sql`(b.price::json->>${sql.lit(key)})::bigint`
-      : sql`json_extract(b.price, ${sql.lit(`$.${key}`)})`;
   const hasEnded = sql`b.status not in (${sql.join(UNFINISHED_BATCH_STATUSES.map((each) => sql.lit(each)))})`;
   return sql<BatchSums>`
     with money as (
@@ -225,11 +221,8 @@ function batchSums({ dialect }: SqlSession, steps: readonly string[], window: Wi
     ), made as (
       select batch_id, count(*) as total, ${countOf("status", "pending")} as pending,
         ${countOf("status", "success")} as success, ${countOf("status", "failed")} as failed,
-        sum(coalesce(price_micro_usd, 0)) as price,
-        sum(case when price_micro_usd is null then 1 else 0 end) as unpriced,
-        sum(case when status = 'success' then coalesce(price_micro_usd, 0) else 0 end) as earned,
-        sum(case when status = 'success' and price_micro_usd is null then 1 else 0 end) as unpriced_success,
-        sum(coalesce(hold_micro_usd, 0)) as hold, sum(case when hold_micro_usd is null then 1 else 0 end) as unheld
+        sum(price_micro_usd) as price, sum(hold_micro_usd) as hold,
+        sum(case when status = 'success' then price_micro_usd else 0 end) as earned
       from items where ${some} group by batch_id
     ), steps as (
       select batch_id, "from", "to", lag("to") over (partition by batch_id order by seq) as before,
@@ -250,9 +243,7 @@ function batchSums({ dialect }: SqlSession, steps: readonly string[], window: Wi
       ${orZero("m.granted")} as granted, ${orZero("m.taken_back")} as taken_back,
       ${orZero("i.total")} as items, ${orZero("i.pending")} as pending, ${orZero("i.success")} as success,
       ${orZero("i.failed")} as failed,
-      ${orZero("i.hold")} + ${orZero("i.unheld")} * ${inPrice("holdMicroUsd")} as items_hold,
-      ${orZero("i.price")} + ${orZero("i.unpriced")} * ${inPrice("imageMicroUsd")} as items_estimate,
-      ${orZero("i.earned")} + ${orZero("i.unpriced_success")} * ${inPrice("imageMicroUsd")} as items_cost,
+      ${orZero("i.hold")} as items_hold, ${orZero("i.price")} as items_estimate, ${orZero("i.earned")} as items_cost,
       h.wrong as wrong_steps, h.last as last_status
     from (select * from batches where ${inWindow}) b
       left join money m on m.batch_id = b.id and m.account_id = b.account_id
