@@ -1,7 +1,6 @@
 import { DIFFERS, type ImageMimeType, type SizePx } from "../contract/image-formats.ts";
 import { askedOf } from "../domain/batches/create-batch.ts";
-import type { finishItem } from "../domain/batches/finish-item.ts";
-import { type MadeImage, readOutput } from "../domain/images/output-images.ts";
+import { type MadeImage, type MadeOutput, readOutput } from "../domain/images/output-images.ts";
 import { ignoredBy, type Offer } from "../domain/models.ts";
 import {
   type GeneratedImages,
@@ -57,15 +56,15 @@ export async function inspectOutput(
   batch: BatchRecord,
   item: ItemRecord,
   output: GeneratedImages,
-): Promise<Parameters<typeof finishItem>[3]> {
-  const images = await readOutput(output, inspector, offer.provider);
+): Promise<MadeOutput> {
+  const made = await readOutput(output, inspector, offer.provider);
   const ignored = ignoredBy(offer.provider, item.verbatim ?? undefined);
   const notes = [
     ...(output.notes ?? []),
-    ...(offer.provider.upstream ? differences(images, askedOf(batch, item, offer)) : []),
+    ...(offer.provider.upstream ? differences(made.images, askedOf(batch, item, offer)) : []),
     ...(ignored.length > 0 ? [`the upstream takes no ${ignored.join(", ")}`] : []),
   ];
-  return { ...output, images, notes };
+  return { ...made, notes };
 }
 
 /** Returns a note for each difference between the first image and what was asked for. */

@@ -1,15 +1,11 @@
 import type { ItemError } from "../../contract/statuses.ts";
 import { tracer } from "../../kernel/tracing.ts";
 import { type Call, recordCalls } from "../health/calls.ts";
-import { lendImage, type MadeImage } from "../images/output-images.ts";
+import { NOT_AGAIN } from "../images/ask-in-turn.ts";
+import { lendImage, type MadeOutput } from "../images/output-images.ts";
 import type { FinishedItem } from "../ports/batches.ts";
 import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
-import type {
-  GeneratedImages,
-  ProviderError,
-  UpstreamUsage,
-  VerbatimAnswer,
-} from "../ports/image-provider.ts";
+import type { ProviderError, UpstreamUsage, VerbatimAnswer } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
 
@@ -89,9 +85,6 @@ class GroupCommit<Entry, Result> {
 /** An item that a worker holds a lease on. */
 export type LeasedItem = ItemRecord & { leaseToken: string };
 
-/** The images that a provider made for an item: at least one, each decoded. */
-type MadeItem = Omit<GeneratedImages, "images"> & { images: readonly MadeImage[] };
-
 /** The batch of an item, as far as an outcome needs it. */
 type Priced = Pick<BatchRecord, "model" | "price">;
 
@@ -103,7 +96,7 @@ export function finishItem(
   deps: { stores: Stores; blobs: BlobStore; finishes: ReturnType<typeof groupFinishes> },
   batch: Priced,
   item: LeasedItem,
-  made: MadeItem,
+  made: MadeOutput,
   nowMs: () => number,
 ): Promise<"success" | null> {
   const ids = { "imgbatch.batch.id": item.batchId, "imgbatch.item.id": item.id };
@@ -171,9 +164,6 @@ async function recordAll(tx: Transaction, finishes: readonly Finish[]): Promise<
   const isOurs = new Set(ours);
   return finishes.map((finish) => ({ isOurs: isOurs.has(finish) }));
 }
-
-/** Why a person has to decide about an item: the answer of a paid request was lost. */
-const NOT_AGAIN = "It is not asked for again, because it may be paid already.";
 
 /** Returns the failure of an item of which a request was sent that may be paid, for the reason that is given. */
 export function unknownOutcome(why: Pick<ItemError, "message" | "source" | "said">): ItemError {

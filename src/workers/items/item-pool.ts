@@ -426,16 +426,15 @@ export class ItemPool implements WorkerPool {
       Object.assign(request, { state: "answered", bytes });
       void this.#fill();
     };
-    const attempt = await makeItem(this.#deps, request, {
+    const asked = await makeItem(this.#deps, request, {
       maySend: () => this.#maySend(request),
       onAnswered,
     });
-    const images = typeof attempt === "object" && "images" in attempt ? attempt.images : [];
-    onAnswered(images.reduce((sum, { length }) => sum + length, 0));
+    onAnswered(0);
     // Record: the result is durable before the batch goes on.
-    const status = await recordItem(this.#deps, request, attempt);
+    const status = await recordItem(this.#deps, request, asked);
     tracer.note({ "imgbatch.item.outcome": status });
-    if (typeof attempt === "object" && "images" in attempt) await attempt.discard?.();
+    if (asked.kind === "made") await asked.made.discard?.();
     if (status === "lost") this.#mayDiffer = true;
     else if (status !== "retry") {
       const { batchId, customId } = request.item;
