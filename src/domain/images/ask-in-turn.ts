@@ -23,10 +23,10 @@ export interface Turn {
  * - `lost`: the request was sent, and no usable answer came back. The image may have been made and paid.
  * - `task`: the upstream still works on the image. Asking for its task again costs nothing.
  */
-export type Meaning = "final" | "nothing" | "lost" | "task";
+type Meaning = "final" | "nothing" | "lost" | "task";
 
 /** Returns what a failure means. `hasTask`: an upstream has begun the image as a task, whose end is not known. */
-export function meaningOf({ trouble, retryable }: ProviderError, hasTask: boolean): Meaning {
+function meaningOf({ trouble, retryable }: ProviderError, hasTask: boolean): Meaning {
   if (trouble === null || !retryable) return "final";
   if (hasTask) return "task";
   return trouble === "ambiguous" ? "lost" : "nothing";
