@@ -75,10 +75,14 @@ const JOB: UpstreamJobRecord = {
   error: null,
   results: 0,
   createdAtMs: 5,
+  failures: 1,
   polledAtMs: null,
+  missingSinceMs: null,
+  gone: null,
   endedAtMs: null,
   closedAtMs: null,
   stopAskedAtMs: null,
+  isStopTold: false,
 };
 
 /** Calls every method of every repository, in one order, and returns what they returned. */

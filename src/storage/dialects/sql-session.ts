@@ -91,7 +91,7 @@ const JSON_COLUMNS = [
   "verbatim",
   "tasks",
 ];
-const YES_COLUMNS = ["isAdditive", "isPlay", "isPaused", "keepsRatio", "hasReferences"];
+const YES_COLUMNS = ["isAdditive", "isPlay", "isPaused", "keepsRatio", "hasReferences", "isStopTold"];
 
 const READERS = new Map<string, (value: never) => unknown>([
   ...JSON_COLUMNS.map((name) => [name, JSON.parse] as const),
