@@ -65,6 +65,11 @@ export function isAtWork({ step }: UpstreamJobRecord): boolean {
   return step !== "done" && step !== "closed";
 }
 
+/** Whether images of a job may be billed although none of its results is known. */
+export function mayBeBilled(job: UpstreamJobRecord): boolean {
+  return isAtWork(job) && paidCreates(job) > 0;
+}
+
 /** The work on a job in each step, in words. A running job is in the state that the upstream says. */
 const WORDS: Readonly<Record<JobStep, string>> = {
   new: "uploading",

@@ -237,8 +237,8 @@ const TABLE: Readonly<Record<AtWork, Rules>> = {
     found: run,
     notFound: createUnlessStopped,
     created: run,
-    mayCreate: (job, { nowMs, status, goesOn, isPaid }) => {
-      if (status !== "running" || !goesOn) return { action: REST };
+    mayCreate: (job, { nowMs, status, isCancelled, goesOn, isPaid }) => {
+      if (status !== "running" || isCancelled || !goesOn) return { action: REST };
       if (job.stopAskedAtMs !== null) return {};
       const creates = job.creates + 1;
       // After a restore the items are marked, and the job is another one than was paid for.
@@ -263,12 +263,12 @@ const TABLE: Readonly<Record<AtWork, Rules>> = {
       const { error } = event;
       const isTaken = mayBeCreated(error) && !isOverloaded(error);
       if (isTaken) return { log: lostAnswer(error.message) };
-      const back = takenBack(job, event.before, isOverloaded(error));
+      const back = takenBack(event.before, isOverloaded(error));
       if (!error.retryable) return and(back, giveUp({ ...job, ...back.change }, facts, error));
       return { ...back, action: waitAfter(facts, event, { tries: 1, mayGiveUp: true }) };
     },
     createLost: (_, __, { why }) => ({ log: lostAnswer(why) }),
-    notSent: (job, _, { before }) => (job.creates > before.creates ? takenBack(job, before, false) : {}),
+    notSent: (job, _, { before }) => (job.creates > before.creates ? takenBack(before, false) : {}),
     found: run,
     notFound: (job, facts, { sinceMs }) => stillLost(job, facts, sinceMs),
     failed: (job, facts, failure) =>
@@ -374,10 +374,10 @@ const CLOSING: Rules = {
   },
   createFailed: (job, _, { before, error }) => {
     const isTaken = mayBeCreated(error) && !isOverloaded(error);
-    return isTaken || job.step !== "sent" ? {} : takenBack(job, before, isOverloaded(error));
+    return isTaken || job.step !== "sent" ? {} : takenBack(before, isOverloaded(error));
   },
   notSent: (job, _, { before }) =>
-    job.step === "sent" && job.creates > before.creates ? takenBack(job, before, false) : {},
+    job.step === "sent" && job.creates > before.creates ? takenBack(before, false) : {},
 };
 
 /** Nothing is sent for a batch that is being cancelled, but what was sent is awaited. */
@@ -493,16 +493,10 @@ function run(job: UpstreamJobRecord, { nowMs }: JobFacts, { name }: { name: stri
   });
 }
 
-/** Takes back that a job was sent. `mayExist`: the first request may have made it all the same, and counts. */
-function takenBack({ refusals }: UpstreamJobRecord, before: BeforeCreate, mayExist: boolean) {
-  const creates = mayExist ? Math.max(refusals + 1, before.creates) : before.creates;
-  const mark = { from: "once", to: "twice" } as const;
-  return {
-    ...to("uploaded", { creates, sentAtMs: before.sentAtMs }),
-    marks: [
-      creates > before.creates ? ({ from: "no", to: "once" } as const) : { from: mark.to, to: mark.from },
-    ],
-  };
+/** Takes back that a job was sent. `mayExist`: the request may have made it all the same, and counts. */
+function takenBack({ creates, sentAtMs }: BeforeCreate, mayExist: boolean): Step & { change: Change } {
+  if (mayExist) return { ...to("uploaded", { sentAtMs }), marks: [{ from: "no", to: "once" }] };
+  return { ...to("uploaded", { creates, sentAtMs }), marks: [{ from: "twice", to: "once" }] };
 }
 
 /** A list that was read long enough after the request does not have the job: it is created once more, or given up. */
