@@ -155,8 +155,8 @@ const UNSENT: ItemError = {
 /**
  * Decides that no more images of a batch come from jobs of its upstream. Images that no request has asked for fail at once.
  * Jobs that may exist are stopped: see `markStops`. The batch ends after the last of them. Returns the custom ids of the
- * images that have failed. Can be repeated; changes nothing about a batch that has ended. Throws `BATCH_IMAGE_NOT_IN_JOBS` for one that was made with
- * another API.
+ * images that have failed. Can be repeated; changes nothing about a batch that has ended. Throws `BATCH_IMAGE_NOT_IN_JOBS` for a
+ * batch that was made with another API.
  */
 export async function endJobs(
   { stores, ids }: { stores: Stores; ids: Pick<Ids, "leaseToken" | "recordId"> },

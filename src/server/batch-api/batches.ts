@@ -3,14 +3,14 @@ import type { BatchObject, ListEnvelope } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { BATCH_STATUSES, UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
+import { UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
 import { OPERATOR } from "../../domain/accounts.ts";
 import { deleteRecord as deleteRecordOf, dropOutputs } from "../../domain/batches/delete.ts";
 import type { BatchPage } from "../../domain/ports/batches.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import { authenticate, bearerErrors, callerOf, requireBatchGroup } from "../http/authenticate.ts";
-import { invalidQuery, pagingBy, queryChoice, queryInteger, queryText, readInstant } from "../http/query.ts";
+import { invalidQuery, pagingBy, readQuery } from "../http/parameters.ts";
 import type { Answer, Operation, Surface } from "../operation.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
 import { createOperations } from "./create.ts";
@@ -52,14 +52,14 @@ async function showBatches(
   }));
 }
 
-const includesRetries = (request: Request) => queryChoice(request, "include", ["retries"]) === "retries";
+const includesRetries = (request: Request) => readQuery(request, "IncludeRetries") === "retries";
 
 function readFilter(request: Request): Partial<BatchPage> {
-  const status = queryChoice(request, "status", ["all", ...BATCH_STATUSES]);
-  const taskName = queryText(request, "task_name");
-  const downloaded = queryChoice(request, "downloaded", ["true", "false"]);
-  const from = readInstant(request, "from");
-  const to = readInstant(request, "to");
+  const status = readQuery(request, "BatchStatus");
+  const taskName = readQuery(request, "TaskName");
+  const downloaded = readQuery(request, "Downloaded");
+  const from = readQuery(request, "From");
+  const to = readQuery(request, "To");
   if (from && to && from.firstSecond > to.lastSecond) throw invalidQuery("from", "must not be after `to`");
   return {
     ...(status === undefined || status === "all" ? {} : { status }),
@@ -97,8 +97,7 @@ const OPERATIONS: readonly Operation[] = [
     handler: (deps) => async (request, response) => {
       const { key } = callerOf(response);
       if (key === OPERATOR) return void response.json(await listOfAllKeys(deps));
-      const { batchPageDefault, batchPageMax } = FIXED_LIMITS;
-      const limit = queryInteger(request, "limit", { fallback: batchPageDefault, min: 1, max: batchPageMax });
+      const limit = readQuery(request, "BatchLimit");
       const hidesRetries = includesRetries(request);
       const filter = { ...readFilter(request), ...paging.start(request), hidesRetries };
       const found = await deps.stores.read.batches.page({ apiKeyId: key.id, ...filter, limit: limit + 1 });
@@ -157,7 +156,7 @@ const OPERATIONS: readonly Operation[] = [
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_INVALID_QUERY", "BATCH_IMAGE_QUEUE_FAILED"],
     handler: (deps) => async (request, response) => {
       const caller = callerOf(response);
-      const isLease = queryChoice(request, "lease", ["true"]) === "true";
+      const isLease = readQuery(request, "Lease") === "true";
       const { id } = await findBatch(deps.stores, caller, request.params.id);
       if (!(await deps.takesBatches())) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
       await deps.goOn(id, isLease);

@@ -11,7 +11,7 @@ import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import { authenticate, bearerErrors, bearerToken, callerOf, keyOfCredential } from "../http/authenticate.ts";
 import { onEnded } from "../http/exchange.ts";
-import { invalidQuery, pagingBy, queryInteger, readInstant } from "../http/query.ts";
+import { invalidQuery, pagingBy, readQuery } from "../http/parameters.ts";
 import type { Surface } from "../operation.ts";
 
 function limitsView(limits: Limits): AccountObject["limits"] {
@@ -138,9 +138,9 @@ export const accountApi: Surface = {
         ({ stores, clock }) =>
         async (request, response) => {
           const { id: apiKeyId, accountId } = callerOf(response).key;
-          const lastSecond = readInstant(request, "to")?.lastSecond ?? Math.floor(clock.nowMs() / 1000);
+          const lastSecond = readQuery(request, "UsageTo")?.lastSecond ?? Math.floor(clock.nowMs() / 1000);
           const today = lastSecond - (lastSecond % DAY_SECONDS);
-          const from = readInstant(request, "from")?.firstSecond ?? today - 29 * DAY_SECONDS;
+          const from = readQuery(request, "UsageFrom")?.firstSecond ?? today - 29 * DAY_SECONDS;
           if (from > lastSecond) throw invalidQuery("from", "must not be after `to`");
           const most = FIXED_LIMITS.usageDays;
           if (lastSecond - from > most * DAY_SECONDS)
@@ -181,12 +181,7 @@ export const accountApi: Surface = {
       handler:
         ({ stores }) =>
         async (request, response) => {
-          const { ledgerPageDefault, ledgerPageMax } = FIXED_LIMITS;
-          const limit = queryInteger(request, "limit", {
-            fallback: ledgerPageDefault,
-            min: 1,
-            max: ledgerPageMax,
-          });
+          const limit = readQuery(request, "LedgerLimit");
           const { after, offset = 0 } = paging.start(request);
           const { id: apiKeyId, accountId } = callerOf(response).key;
           const lines = await stores.snapshot(async (now) => {

@@ -11,6 +11,7 @@ import { parseUsd } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import type { Credential } from "../operation.ts";
 import { callerAddress } from "./limits.ts";
+import { PARAMETERS } from "./parameters.ts";
 
 /** The errors of a credential in `Authorization: Bearer`. */
 export const bearerErrors: readonly ServiceErrorCode[] = [
@@ -164,7 +165,7 @@ export function idempotencyKeyOf(request: Request, code: ServiceErrorCode): stri
   const key = request.get(IDEMPOTENCY_KEY_HEADER);
   if (key === undefined) return null;
   const max = FIXED_LIMITS.idempotencyKeyChars;
-  const isWellFormed = key.length >= 1 && key.length <= max && /^[\x20-\x7e]+$/.test(key);
+  const isWellFormed = PARAMETERS.IdempotencyKey.schema.safeParse(key).success;
   // An API key that was sent by mistake works like any other text, but must not be stored in clear.
   if (isWellFormed) return holdsApiKey(key) ? `sha256:${sha256Hex(key)}` : key;
   const message = `Idempotency-Key: must be 1 to ${max} printable ASCII characters`;
