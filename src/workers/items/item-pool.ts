@@ -1,5 +1,5 @@
 import type { Waiting } from "../../contract/waiting.ts";
-import type { LeasedItem } from "../../domain/batches/finish-item.ts";
+import type { LeasedItem } from "../../domain/records.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
 import type { Block, Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingFor } from "../../domain/health/waiting.ts";

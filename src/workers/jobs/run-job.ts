@@ -1,9 +1,9 @@
+import type { LeasedItem } from "../../domain/records.ts";
 import type { ItemError } from "../../contract/statuses.ts";
 import {
   addUsage,
   failItem,
   finishItem,
-  type LeasedItem,
   unknownOutcome,
 } from "../../domain/batches/finish-item.ts";
 import { EVERY_MODEL } from "../../domain/health/provider-health.ts";

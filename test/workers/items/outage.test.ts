@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import { LOCAL_STORAGE } from "../../../src/config/storage-places.ts";
-import { groupFinishes, type LeasedItem } from "../../../src/domain/batches/finish-item.ts";
+import { groupFinishes } from "../../../src/domain/batches/finish-item.ts";
+import type { LeasedItem } from "../../../src/domain/records.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import { waitingFor } from "../../../src/domain/health/waiting.ts";
