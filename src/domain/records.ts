@@ -51,7 +51,7 @@ export interface BudgetRecord {
 /** The real money of one provider, of one run (the name of its batches; null in real time) and one account. */
 export interface SpentRecord {
   accountId: string;
-  /** Empty where it is not known. */
+  /** Empty when the provider is not known. */
   provider: string;
   run: string | null;
   microUsd: number;
@@ -322,8 +322,9 @@ export interface RealtimeHoldRecord {
   /** The process that answers the request. When it is dead, the others end the hold. */
   worker: string;
   /**
-   * By the index of each image: the call that counts for it when the process is dead, unless its task is known. Until then,
-   * the budget of its provider counts what it holds. An image that costs nothing has none. Null or left out: no image has one.
+   * The call of each image, by the index of the image. When the process is dead, the call is counted, unless the task of the
+   * image is known. While the hold is open, the budget of the call's provider counts the amount. An image that costs nothing
+   * has no call. Null or left out: no image has a call.
    */
   lostCalls?: Record<number, LostCall> | null | undefined;
 }
@@ -333,11 +334,11 @@ export interface LostCall {
   provider: string;
   model: string;
   isMaybePaidTwice: boolean;
-  /** What of the hold is for this image. */
+  /** The part of the hold that is for this image, in micro-dollars. */
   heldMicroUsd: number;
 }
 
-/** Returns what a real-time request holds for each image that a paid provider makes, and the rest without a provider. */
+/** Returns the amounts that a real-time request holds: one for each call, and the rest of the hold under no provider (""). */
 export function heldForImages({
   amountMicroUsd,
   lostCalls,

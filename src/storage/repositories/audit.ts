@@ -6,8 +6,8 @@ import { type SqlSession, written } from "../dialects/sql-session.ts";
 type Window = Parameters<Repositories["audit"]["batches"]>[1];
 
 /**
- * What is always true of a row, as a condition in SQL, and what is said of a row for which it is not. A comparison with a
- * missing value is not true.
+ * A condition in SQL that must be true for every row, and the problem to report for a row that breaks it. A comparison with
+ * null is not true.
  */
 type Rule<Row> = [isRight: string, problem: (row: Row) => string];
 
@@ -22,7 +22,7 @@ interface Moved {
   open: number;
 }
 
-/** A hold is open, or was captured and released in full. What was granted for it is taken back as far as it was released. */
+/** Held money stays open until it is captured or released. If it was granted, the released part is taken back. */
 const HOLD_RULES: readonly Rule<Moved>[] = [
   [
     "held = captured + released + open",
@@ -195,7 +195,7 @@ const ACCOUNTS = sql<AccountSums>`
     left join (select account_id, sum(amount_micro_usd) as open
       from realtime_holds group by account_id) h on h.account_id = a.id`;
 
-/** The number of an entry of a real-time request begins with its kind. */
+/** The `request_id` of an entry for a real-time request is the kind of the entry, a colon, and the id of the request. */
 const REQUESTS = sql<RequestSums>`
   select id, id as place, ${sumOf("hold")} as held, ${sumOf("capture")} as captured, ${sumOf("release")} as released,
     ${sumOf("grant")} as granted, ${sumOf("take_back")} as taken_back, ${sumOf("charge")} as charged,
@@ -208,7 +208,7 @@ const REQUESTS = sql<RequestSums>`
     union all select account_id, realtime_id as id, 'image' as kind, amount_micro_usd from usage_records
   ) moved group by account_id, id`;
 
-/** The batches of a window beside the sums of their entries, items and events. */
+/** Selects the batches of a window, each with the sums of its ledger entries, items and events. */
 function batchSums(steps: readonly string[], window: Window) {
   const inWindow = sql`seq > ${window.afterSeq} and seq <= ${window.toSeq}`;
   const some = sql`batch_id in (select id from batches where ${inWindow})`;
