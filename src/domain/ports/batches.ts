@@ -1,5 +1,13 @@
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../../contract/statuses.ts";
-import type { BatchEvent, BatchRecord, GoesOn, ItemRecord, LeasedItem, MaybePaid, UpstreamTask } from "../records.ts";
+import type {
+  BatchEvent,
+  BatchRecord,
+  GoesOn,
+  ItemRecord,
+  LeasedItem,
+  MaybePaid,
+  UpstreamTask,
+} from "../records.ts";
 import type { JobState } from "./image-provider.ts";
 
 export interface BatchPage {

@@ -104,9 +104,9 @@ type Lists = Record<Name, unknown[]>;
 const FINISH_ALL = prepared((build, lists: Values<Lists>) => {
   const columns = NAMES.map((name) => sql`${lists[name]}::${sql.raw(TYPES[name])}[]`);
   const names = sql.join([...NAMES, "at"].map((name) => sql.ref(name)));
-  const finished = sql<
-    Outcome & { at: number }
-  >`unnest(${sql.join(columns)}) with ordinality`.as<"finished">(sql`finished(${names})`);
+  const finished = sql<Outcome & { at: number }>`unnest(${sql.join(columns)}) with ordinality`.as<"finished">(
+    sql`finished(${names})`,
+  );
   return build
     .updateTable("items")
     .from(finished)

@@ -9,8 +9,8 @@ import {
 } from "../../domain/batches/finish-item.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
-import { identityOf, isPaid, mayBePaidTwice, type Offer } from "../../domain/models.ts";
 import type { MadeImage } from "../../domain/images/output-images.ts";
+import { identityOf, isPaid, mayBePaidTwice, type Offer } from "../../domain/models.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import {
   type GeneratedImages,

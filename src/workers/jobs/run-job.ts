@@ -1,11 +1,5 @@
-import type { LeasedItem } from "../../domain/records.ts";
 import type { ItemError } from "../../contract/statuses.ts";
-import {
-  addUsage,
-  failItem,
-  finishItem,
-  unknownOutcome,
-} from "../../domain/batches/finish-item.ts";
+import { addUsage, failItem, finishItem, unknownOutcome } from "../../domain/batches/finish-item.ts";
 import { EVERY_MODEL } from "../../domain/health/provider-health.ts";
 import { endJob, FORGOTTEN_MS, GIVE_UP_MS, isAtWork, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/models.ts";
@@ -16,6 +10,7 @@ import {
   type Trouble,
   type UpstreamJob,
 } from "../../domain/ports/image-provider.ts";
+import type { LeasedItem } from "../../domain/records.ts";
 import { linkSignals } from "../../kernel/signals.ts";
 import { inspectOutput } from "../image-request.ts";
 import { createAgain, createJob, findJobInTime, findLostJob, type JobWork, waitAfter } from "./send-job.ts";
