@@ -1,5 +1,4 @@
 import { DIFFERS } from "../contract/image-formats.ts";
-import type { finishItem } from "../domain/batches/finish-item.ts";
 import { type MadeImage, readOutput } from "../domain/images/output-images.ts";
 import { ignoredBy, type Offer, requestedPixels } from "../domain/models.ts";
 import {
@@ -57,7 +56,7 @@ export async function inspectOutput(
   offer: Pick<Offer, "provider" | "executedModel">,
   item: ItemRecord,
   output: GeneratedImages,
-): Promise<Parameters<typeof finishItem>[3]> {
+): Promise<GeneratedImages<MadeImage>> {
   const images = await readOutput(output, inspector, offer.provider);
   const ignored = ignoredBy(offer.provider, item.verbatim ?? undefined);
   const notes = [

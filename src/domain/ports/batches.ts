@@ -1,5 +1,13 @@
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../../contract/statuses.ts";
-import type { BatchEvent, BatchRecord, GoesOn, ItemRecord, MaybePaid, UpstreamTask } from "../records.ts";
+import type {
+  BatchEvent,
+  BatchRecord,
+  GoesOn,
+  ItemRecord,
+  LeasedItem,
+  MaybePaid,
+  UpstreamTask,
+} from "../records.ts";
 import type { JobState } from "./image-provider.ts";
 
 export interface BatchPage {
@@ -228,26 +236,6 @@ interface ItemLease {
   leaseToken: string;
 }
 
-/** The outcome of an item, and the lease under which it was made. */
-export interface FinishedItem
-  extends Pick<
-    ItemRecord,
-    | "id"
-    | "status"
-    | "mimeType"
-    | "imageCount"
-    | "error"
-    | "finishedAtMs"
-    | "modelVersion"
-    | "seed"
-    | "notes"
-    | "usage"
-    | "maybePaid"
-    | "answer"
-  > {
-  leaseToken: string;
-}
-
 export interface ItemRepository {
   insertMany(batchId: string, items: readonly NewItem[]): Promise<void>;
   byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
@@ -283,7 +271,7 @@ export interface ItemRepository {
    * Writes the outcomes of leased items whose lease is still held and that are pending. Returns these. An item must not
    * come twice under one lease.
    */
-  finish<T extends FinishedItem>(items: readonly T[]): Promise<T[]>;
+  finish(items: readonly LeasedItem[]): Promise<LeasedItem[]>;
   /** Gives a leased item back to be tried again from `notBeforeMs` on, see `NewItem`. `attempts` is the number of failed tries. */
   giveBack(
     id: number,

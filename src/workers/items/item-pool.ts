@@ -1,12 +1,11 @@
 import type { Waiting } from "../../contract/waiting.ts";
-import type { LeasedItem } from "../../domain/batches/finish-item.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
 import type { Block, Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingFor } from "../../domain/health/waiting.ts";
 import { identityOf, isPaid, mayBePaidTwice, type Offer } from "../../domain/models.ts";
 import { type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
-import type { BatchRecord } from "../../domain/records.ts";
+import type { BatchRecord, LeasedItem } from "../../domain/records.ts";
 import { coalesced } from "../../kernel/pacing.ts";
 import { tracer } from "../../kernel/tracing.ts";
 import type { WorkerDeps } from "../deps.ts";

@@ -4,12 +4,12 @@ import {
   failItem,
   failLeased,
   finishItem,
-  type LeasedItem,
   recordItemCall,
   unknownOutcome,
 } from "../../domain/batches/finish-item.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
+import type { MadeImage } from "../../domain/images/output-images.ts";
 import { identityOf, isPaid, mayBePaidTwice, type Offer } from "../../domain/models.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import {
@@ -19,7 +19,7 @@ import {
   type TaskMemory,
   type UpstreamUsage,
 } from "../../domain/ports/image-provider.ts";
-import type { BatchRecord, MaybePaid, ReferenceRecord } from "../../domain/records.ts";
+import type { BatchRecord, LeasedItem, MaybePaid, ReferenceRecord } from "../../domain/records.ts";
 import { aside, backoffMs } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { buildImageRequest, inspectOutput } from "../image-request.ts";
@@ -48,9 +48,6 @@ export interface ItemRequest {
   endsWithTask?: boolean;
 }
 
-/** The images of an item, or why there is none. `aborted`: its signal stopped it, perhaps after the request had left. */
-type ItemAttempt = GeneratedImages | ProviderError | "aborted";
-
 interface Gates {
   /** Whether it may still be sent: much can happen between its claim and its request. */
   maySend(): boolean;
@@ -59,10 +56,15 @@ interface Gates {
 }
 
 /**
- * Asks the provider for one item's image, as soon as there is a slot. Never rejects. While the storage cannot give the
+ * Asks the provider for one item's image, as soon as there is a slot. Returns the images, or why there is none; `aborted`: the
+ * signal of the request stopped it, perhaps after it had left. Never rejects. While the storage cannot give the
  * reference images, it waits: that is no failure of the provider. Sends nothing once the request is aborted.
  */
-export async function makeItem(deps: WorkerDeps, request: ItemRequest, gates: Gates): Promise<ItemAttempt> {
+export async function makeItem(
+  deps: WorkerDeps,
+  request: ItemRequest,
+  gates: Gates,
+): Promise<GeneratedImages | ProviderError | "aborted"> {
   const { item, offer, controller } = request;
   const { signal } = controller;
   // Its claim may have been on its way when the batch was held.
@@ -181,11 +183,12 @@ type ItemOutcome = ItemStatus | "retry" | "lost";
 export async function recordItem(
   deps: WorkerDeps,
   request: ItemRequest,
-  attempt: ItemAttempt,
+  attempt: GeneratedImages | ProviderError | "aborted",
 ): Promise<ItemOutcome> {
   const { batch, item, ticket } = request;
   const { signal } = request.controller;
-  const result = await inspected(deps, request, attempt);
+  const isMade = attempt !== "aborted" && !(attempt instanceof ProviderError);
+  const result = isMade ? await inspected(deps, request, attempt) : attempt;
   if (result === "aborted") ticket.dropped();
   else if (result instanceof ProviderError) await ticket.failed(result, String(item.id));
   else await ticket.succeeded();
@@ -211,9 +214,8 @@ export async function recordItem(
 async function inspected(
   deps: WorkerDeps,
   { item, offer }: ItemRequest,
-  attempt: ItemAttempt,
-): Promise<Parameters<typeof finishItem>[3] | Exclude<ItemAttempt, GeneratedImages>> {
-  if (attempt === "aborted" || attempt instanceof ProviderError) return attempt;
+  attempt: GeneratedImages,
+): Promise<GeneratedImages<MadeImage> | ProviderError> {
   await aside();
   try {
     return await inspectOutput(deps, offer, item, attempt);

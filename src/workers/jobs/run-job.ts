@@ -1,11 +1,5 @@
 import type PQueue from "p-queue";
-import {
-  addUsage,
-  failItem,
-  failLeased,
-  finishItem,
-  type LeasedItem,
-} from "../../domain/batches/finish-item.ts";
+import { addUsage, failItem, failLeased, finishItem } from "../../domain/batches/finish-item.ts";
 import { EVERY_MODEL, type Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
 import { failItemsOf } from "../../domain/jobs/job-rules.ts";
@@ -20,7 +14,7 @@ import {
   type Trouble,
   type UpstreamJob,
 } from "../../domain/ports/image-provider.ts";
-import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
+import type { BatchRecord, ItemRecord, LeasedItem } from "../../domain/records.ts";
 import { linkSignals, unlessAborted } from "../../kernel/signals.ts";
 import { OwnerLost } from "../advance-batch.ts";
 import type { WorkerDeps } from "../deps.ts";

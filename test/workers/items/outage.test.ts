@@ -1,12 +1,12 @@
 import { expect, it } from "vitest";
 import { LOCAL_STORAGE } from "../../../src/config/storage-places.ts";
-import { groupFinishes, type LeasedItem } from "../../../src/domain/batches/finish-item.ts";
+import { groupFinishes } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import { waitingFor } from "../../../src/domain/health/waiting.ts";
 import type { ItemProvider } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
-import type { BatchRecord } from "../../../src/domain/records.ts";
+import type { BatchRecord, LeasedItem } from "../../../src/domain/records.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";

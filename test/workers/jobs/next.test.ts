@@ -111,7 +111,8 @@ class World {
     this.row = { ...this.row, ...change };
     this.log.push(`${before} + ${event.type} -> ${this.row.step}, ${action.do}`);
     for (const { to, from } of marks)
-      for (const item of this.#pending()) if (from === undefined || item.maybePaid === from) item.maybePaid = to;
+      for (const item of this.#pending())
+        if (from === undefined || item.maybePaid === from) item.maybePaid = to;
     if (failure && !this.isCancelled) {
       for (const item of this.#pending()) {
         item.status = "failed";
@@ -283,7 +284,10 @@ function perform(world: World, action: JobAction): JobEvent | typeof KILLED {
       return trouble({ type: "createLost", why: "cut off" });
     }
     case "find":
-      if (tape.chance(4)) return trouble(tape.pick<JobEvent | typeof KILLED>({ type: "failed", ...failure(troubled("failing")) }, KILLED));
+      if (tape.chance(4))
+        return trouble(
+          tape.pick<JobEvent | typeof KILLED>({ type: "failed", ...failure(troubled("failing")) }, KILLED),
+        );
       return world.list(row);
     case "stop":
       if (tape.chance(4)) return { type: "stopRefused" };
@@ -328,7 +332,12 @@ function perform(world: World, action: JobAction): JobEvent | typeof KILLED {
       try {
         if (refusal === null) world.stop(action.name);
         const seen = tape.chance(5) ? "unseen" : world.shown(action.name);
-        return { type: "closeSeen", name: action.name, refusal: refusal ?? (seen === "unseen" ? "x" : null), seen };
+        return {
+          type: "closeSeen",
+          name: action.name,
+          refusal: refusal ?? (seen === "unseen" ? "x" : null),
+          seen,
+        };
       } catch {
         return { type: "closeSeen", name: action.name, refusal, seen: "missing" };
       }
