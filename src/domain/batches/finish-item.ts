@@ -256,14 +256,14 @@ export async function recordItemCall(
 
 /** Only a success is billed. */
 function lastCallFor(
-  { model, price }: Priced,
+  { model }: Priced,
   { provider, maybePaid, priceMicroUsd }: LeasedItem,
   images: number,
   usage: UpstreamUsage | null,
 ): Call | null {
   if (provider === null) return null;
   const isMaybePaidTwice = maybePaid === "twice";
-  const billedMicroUsd = images > 0 ? (priceMicroUsd ?? price.imageMicroUsd) : 0;
+  const billedMicroUsd = images > 0 ? priceMicroUsd : 0;
   return { provider, model, images, isError: images === 0, isMaybePaidTwice, billedMicroUsd, usage };
 }
 

@@ -9,8 +9,8 @@ import type { Repositories, Stores, Transaction } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 
 /**
- * Why the items of a job without a result fail. `isOfJob`: because the job as a whole has failed. `isKnown`: the upstream has
- * ended the job, and all that it has made was fetched.
+ * How a job has ended, and the `error` of its items without a result. `isOfJob`: the job as a whole has failed. `isKnown`: the
+ * upstream has ended the job, and all that it has made was fetched.
  */
 interface JobEnd {
   error: ItemError;
@@ -34,7 +34,7 @@ export async function endJob(
 ): Promise<string[]> {
   await tx.upstreamJobs.update(job.id, { step: "done", ...(isOfJob ? { error: error.message } : {}) });
   const isCancelled = (await tx.batches.locked(batch.id))?.cancelAskedAtMs != null;
-  // It may have made images that it did not return. Another upstream may be asked for these, unless the batch is cancelled.
+  // The job may have made images that it did not return. Another upstream may be asked for them, unless the batch is cancelled.
   const mayBeBilled = job.stopAskedAtMs !== null && paidCreates(job) === 1 && !(isCancelled && isKnown);
   if (mayBeBilled) await tx.items.markJob(job.id, "once", "no");
   if (isCancelled) return [];
@@ -162,8 +162,8 @@ const UNSENT: ItemError = {
 /**
  * Decides that no more images of a batch come from jobs of its upstream. Images that no request has asked for fail at once.
  * Jobs that may exist are stopped: see `markStops`. The batch ends after the last of them. Returns the custom ids of the
- * images that have failed. Can be repeated; changes nothing about a batch that has ended. Throws `BATCH_IMAGE_NOT_IN_JOBS` for one that was made with
- * another API.
+ * images that have failed. Can be repeated; changes nothing about a batch that has ended. Throws `BATCH_IMAGE_NOT_IN_JOBS` for a
+ * batch that was made with another API.
  */
 export async function endJobs(
   { stores, ids }: { stores: Stores; ids: Pick<Ids, "leaseToken" | "recordId"> },

@@ -1,15 +1,6 @@
-import type { AspectRatio, ImageSize } from "../../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../../contract/statuses.ts";
-import type {
-  BatchEvent,
-  BatchRecord,
-  GoesOn,
-  ItemRecord,
-  ItemTerms,
-  MaybePaid,
-  UpstreamTask,
-} from "../records.ts";
-import type { Carried, JobState } from "./image-provider.ts";
+import type { BatchEvent, BatchRecord, GoesOn, ItemRecord, MaybePaid, UpstreamTask } from "../records.ts";
+import type { JobState } from "./image-provider.ts";
 
 export interface BatchPage {
   apiKeyId: string;
@@ -144,12 +135,24 @@ export interface BatchRepository {
 }
 
 /**
- * `terms` defaults to those of the batch. An item with an error has failed before anything was asked. `notBeforeMs`: when
- * it may be tried first; default: at once. `delayedAtMs`: when that was decided. While the clock shows an earlier time, it was
- * ahead then, and the item may be tried.
+ * An item as it is first written. With `failed` it has failed before anything was asked. `notBeforeMs`: when it may be tried
+ * first; default: at once. `delayedAtMs`: when that was decided. While the clock shows an earlier time, it was ahead then, and
+ * the item may be tried.
  */
-export type NewItem = Pick<ItemRecord, "position" | "sourceIndex" | "outputIndex" | "customId" | "prompt"> & {
-  terms?: ItemTerms;
+export type NewItem = Pick<
+  ItemRecord,
+  | "position"
+  | "sourceIndex"
+  | "outputIndex"
+  | "customId"
+  | "prompt"
+  | "options"
+  | "earlier"
+  | "verbatim"
+  | "priceMicroUsd"
+  | "holdMicroUsd"
+  | "clientKey"
+> & {
   failed?: { error: ItemError; atMs: number };
   notBeforeMs?: number;
   delayedAtMs?: number;
@@ -192,18 +195,8 @@ export type ListedItem = Pick<
   | "notes"
   | "usage"
   | "priceMicroUsd"
-  | AskedTerm
+  | "options"
 >;
-
-/** The terms of an item that its caller has asked for. */
-export type AskedTerm =
-  | "tier"
-  | "ratio"
-  | "keepsRatio"
-  | "quality"
-  | "background"
-  | "askedSeed"
-  | "negativePrompt";
 
 interface ItemClaim {
   /** Together with the item it proves who holds the lease. */
@@ -273,15 +266,8 @@ export interface ItemRepository {
   countByStatus(batchId: string): Promise<Record<ItemStatus, number>>;
   /** How many items are being made now, of all batches. */
   countLeased(): Promise<number>;
-  /** The sums over the items of a batch. `price` is that of items without one of their own. */
-  sums(
-    batchId: string,
-    price: Pick<BatchRecord["price"], "imageMicroUsd" | "holdMicroUsd">,
-  ): Promise<ItemSums>;
-  /** The tiers and ratios of the items of a batch, and the options that they have, each combination once. */
-  shapes(
-    batchId: string,
-  ): Promise<{ tier: ImageSize | null; ratio: AspectRatio | null; options: Carried[] }[]>;
+  /** The sums over the items of a batch. */
+  sums(batchId: string): Promise<ItemSums>;
   /**
    * Leases the first pending items without a lease whose time has come, and marks them as sent to the provider; none of a
    * batch that is not running. Items at which an upstream has failed come later, and those that may be paid already last.

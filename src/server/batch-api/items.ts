@@ -11,6 +11,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { ItemError, ItemStatus } from "../../contract/statuses.ts";
 import { withUpstreamWords } from "../../contract/waiting.ts";
+import { askedOptions } from "../../domain/checked-content.ts";
 import type { ListedItem } from "../../domain/ports/batches.ts";
 import type { BatchRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
 import { groupBy } from "../../kernel/json.ts";
@@ -78,20 +79,6 @@ function itemError({ code, message, source, said }: ItemError, isOwner: boolean)
   return { code, message: isOwner ? withUpstreamWords(message, said) : message, source };
 }
 
-/** Returns what an item asks for; null for nothing. */
-function optionsOf(item: ListedItem): ItemObject["options"] {
-  const options = {
-    aspect_ratio: item.keepsRatio ? null : item.ratio,
-    image_size: item.tier,
-    quality: item.quality,
-    background: item.background,
-    seed: item.askedSeed,
-    negative_prompt: item.negativePrompt,
-  };
-  const asked = Object.entries(options).filter(([, value]) => value !== null);
-  return asked.length === 0 ? null : Object.fromEntries(asked);
-}
-
 /** How many requests for an item may be paid although no answer came. */
 function lostRequests({ maybePaid, status }: Pick<ListedItem, "maybePaid" | "status">): number {
   const isFailed = status === "failed" ? 1 : 0;
@@ -100,12 +87,11 @@ function lostRequests({ maybePaid, status }: Pick<ListedItem, "maybePaid" | "sta
 
 /** An item of a batch as the item list shows it. `isOwner`: with the upstream's own words about a failure. */
 function itemView(
-  { price }: Pick<BatchRecord, "price">,
   item: ListedItem,
   { prompt, references, outputs, retriedIn }: ItemDetails,
   isOwner: boolean,
 ): ItemObject {
-  const priceMicroUsd = item.priceMicroUsd ?? price.imageMicroUsd;
+  const { priceMicroUsd } = item;
   const lost = lostRequests(item);
   return {
     custom_id: item.customId,
@@ -117,7 +103,7 @@ function itemView(
     model_version: item.modelVersion,
     provider: item.status === "pending" ? null : item.provider,
     seed: item.seed,
-    options: optionsOf(item),
+    options: askedOptions(item.options),
     upstream_cost: microsOrNull(item.usage?.costMicroUsd ?? null),
     took_ms: item.usage?.tookMs ?? null,
     finished_at: item.finishedAtMs === null ? null : item.finishedAtMs / 1000,
@@ -168,6 +154,6 @@ export const listItems: Operation = {
       ...filter,
     });
     const detailsOf = await readDetails(deps, batch, items, new Set(readQuery(request, "Include")));
-    response.json(pageOf((item) => itemView(batch, item, detailsOf(item), caller.scope.isOwner)));
+    response.json(pageOf((item) => itemView(item, detailsOf(item), caller.scope.isOwner)));
   },
 };

@@ -335,7 +335,7 @@ export function nativeLines(rules: LineRules): LineReader {
       const request = line.request === undefined ? line : line.request;
       if (!isObject(request)) throw invalidArgument("request", "must be an object");
       const { strictImageConfig } = rules.features;
-      return checkContent(request, model, { ...rules, strictImageConfig, ...given });
+      return checkContent(request, { ...rules, strictImageConfig, ...given });
     },
   };
   return lineReader(rules, { format: contentFormat(rules.limits, shape), images }, () => format);
@@ -355,8 +355,8 @@ function resultLine(
     return [`{"error":${JSON.stringify({ code, message })}${key}}`];
   }
   const version = modelVersion ?? batch.model;
-  const prompt = joinTurns(item.earlier ?? "", item.prompt);
-  const drawn = { model: version, prompt, inputImages, size: item.tier ?? "1K" };
+  const prompt = joinTurns(item.earlier, item.prompt);
+  const drawn = { model: version, prompt, inputImages, size: item.options.size };
   const isDrawn = batch.upstream === DRAWINGS;
   const response = contentBody({
     id: `${numberOf(batch)}-${item.position + 1}`,

@@ -383,13 +383,13 @@ function bodyOf(
   if (output === undefined) throw new Error(`the image of ${batch.id}/${item.customId} is not recorded`);
   const { prompt, modelVersion, finishedAtMs, answer } = item;
   const model = modelVersion ?? batch.model;
-  const drawn = { model, prompt, size: item.tier ?? "1K", inputImages, outputImages: 1 };
+  const drawn = { model, prompt, size: item.options.size, inputImages, outputImages: 1 };
   const usage = usageView(answer, item.usage, batch.upstream === DRAWINGS ? drawn : null);
   const revised = revisedPromptOf(answer);
   return {
     created: Math.floor((finishedAtMs ?? batch.createdAtMs) / 1000),
     data: [{ b64_json: IMAGE_PLACE, ...(revised !== null && { revised_prompt: revised }) }],
-    ...imageFacts(output, output.mimeType, item),
+    ...imageFacts(output, output.mimeType, item.options),
     ...(usage && { usage }),
   };
 }

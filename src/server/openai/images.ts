@@ -3,11 +3,11 @@ import { errorEntry, ImgbatchError, type ServiceErrorCode } from "../../contract
 import { IMAGE_EXTENSIONS, type ImageMimeType, type SizePx } from "../../contract/image-formats.ts";
 import { type OpenaiBody, openaiCode, openaiErrorBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS, routes } from "../../contract/routes.ts";
+import { contentFingerprint } from "../../domain/checked-content.ts";
 import { findLinkedImage, linkImage } from "../../domain/files/uploads.ts";
 import type { Misfit } from "../../domain/models.ts";
 import type { ImageConverter } from "../../domain/ports/image-inspector.ts";
-import type { AskedOptions, UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
-import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
+import type { ImageOptions, UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
 import type { Made } from "../../domain/realtime/make-image.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import { isObject } from "../../kernel/json.ts";
@@ -43,9 +43,10 @@ interface FinishedImages {
 /** Brings the first image of an outcome into the format that was asked for: the others are not returned. */
 async function finishImage(
   converter: ImageConverter,
-  { content: { mimeType }, quality }: AskedImages,
+  { content, quality }: AskedImages,
   made: Made,
 ): Promise<Made> {
+  const { mimeType } = content.options;
   const [first, ...others] = made.images;
   if (first === undefined || (first.facts.mimeType === mimeType && quality === null)) return made;
   const image = await converter.convert(first.image, { mimeType, quality });
@@ -65,10 +66,9 @@ function finishedImages(
   const [first] = made;
   const [outcome] = contents;
   if (first === undefined || outcome === undefined) throw withoutImage(outcome);
-  const { model } = asked.content;
-  const { quality = null, background = null } = asked.content.asked ?? {};
+  const { quality, background } = asked.content.options;
   return {
-    used: { quality: quality ?? model.defaultQuality ?? null, background },
+    used: { quality: quality ?? asked.model.defaultQuality ?? null, background },
     images: made,
     size: first.size,
     createdAt: Math.floor(clock.nowMs() / 1000),
@@ -78,10 +78,10 @@ function finishedImages(
 /** The first image of an outcome, its usage, and the prompt that the upstream has made of ours. */
 function finishedImage(
   content: GeneratedContent,
-  { prompt, images: inputs, size }: AskedImages["content"],
+  { prompt, images: inputs, options }: AskedImages["content"],
 ): FinishedImage[] {
   const { answer, usage, isDrawn, executed } = content;
-  const drawn = { model: executed, prompt, inputImages: inputs.length, size, outputImages: 1 };
+  const drawn = { model: executed, prompt, inputImages: inputs.length, size: options.size, outputImages: 1 };
   const words = revisedPromptOf(answer);
   return content.images.slice(0, 1).map(({ image: bytes, facts }) => ({
     bytes,
@@ -169,7 +169,7 @@ function factsOf({ images: [first], size, used }: FinishedImages) {
 }
 
 /** Null: as the model does it by itself. */
-type UsedOptions = Pick<AskedOptions, "quality" | "background">;
+type UsedOptions = Pick<ImageOptions, "quality" | "background">;
 
 /** The facts of an answer about its images. */
 export function imageFacts(
@@ -268,9 +268,10 @@ function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
     await withRequest(deps, request, response, isEdit, async (sent) => {
       try {
         const asked = await checkRequest(deps, caller.group, sent);
-        const { content, count } = asked;
+        const { model, content, count } = asked;
         const answer = answerOnce(deps, response, {
           caller,
+          model,
           content,
           count,
           gone,
@@ -306,8 +307,8 @@ const FIELDS: { [about in Misfit["about"]]?: string } = { references: "image", a
 
 const fieldOf = (about: Misfit["about"]) => FIELDS[about] ?? about;
 
-function fingerprintOf({ content, ...rest }: AskedImages, isEdit: boolean): string {
-  return contentFingerprint(`images ${JSON.stringify({ isEdit, ...rest })}`, content);
+function fingerprintOf({ model, content, ...rest }: AskedImages, isEdit: boolean): string {
+  return contentFingerprint(`images ${JSON.stringify({ isEdit, ...rest })}`, model.id, content);
 }
 
 const errors: readonly ServiceErrorCode[] = [

@@ -1,5 +1,4 @@
 import type { Waiting } from "../../contract/waiting.ts";
-import { needsOf } from "../../domain/batches/create-batch.ts";
 import type { LeasedItem } from "../../domain/batches/finish-item.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
 import type { Block, Ticket } from "../../domain/health/provider-health.ts";
@@ -90,7 +89,7 @@ export class Turns {
     const { stores, offers, health } = this.#deps;
     const batch = await stores.read.batches.byId(batchId);
     if (batch?.status !== "queued" && batch?.status !== "running") return null;
-    const able = offers.forBatch(batch, await needsOf(stores.read, batchId));
+    const able = offers.forBatch(batch, batch.needs);
     const ofItems = able.filter((offer): offer is Offer<ItemProvider> => offer.provider.kind === "item");
     // An earlier process has had trouble with it.
     const { waiting } = batch;

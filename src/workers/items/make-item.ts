@@ -210,13 +210,13 @@ export async function recordItem(
 /** Decodes the images: the upstream's word is not enough. */
 async function inspected(
   deps: WorkerDeps,
-  { batch, item, offer }: ItemRequest,
+  { item, offer }: ItemRequest,
   attempt: ItemAttempt,
 ): Promise<Parameters<typeof finishItem>[3] | Exclude<ItemAttempt, GeneratedImages>> {
   if (attempt === "aborted" || attempt instanceof ProviderError) return attempt;
   await aside();
   try {
-    return await inspectOutput(deps, offer, batch, item, attempt);
+    return await inspectOutput(deps, offer, item, attempt);
   } catch (error) {
     if (error instanceof ProviderError) return error;
     deps.log.error("an image could not be inspected", { error: String(error) });

@@ -200,7 +200,7 @@ async function recordResult(
   let status: "success" | "failed" | null;
   try {
     if ("error" in result) throw result.error;
-    const made = await inspectOutput(deps, { provider, executedModel: model }, batch, item, result.output);
+    const made = await inspectOutput(deps, { provider, executedModel: model }, item, result.output);
     status = await finishItem(deps, batch, item, made, nowMs);
   } catch (error) {
     if (!(error instanceof ProviderError)) throw error;

@@ -21,7 +21,7 @@ import { onEachDialect } from "../../support/dialects.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeUpstream, made, tinyPng, troubled } from "../../support/fake-provider.ts";
 import { openBeside } from "../../support/service.ts";
-import { openBatchRecord } from "../../support/stores.ts";
+import { newItem, openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 type Of = ConstructorParameters<typeof Cluster>;
@@ -90,10 +90,7 @@ onEachDialect("an outage that not all workers have", (open) => {
     const stores = await open();
     const clock = new FakeClock();
     const batch = await openBatchRecord(stores, 5);
-    const items = Array.from({ length: 5 }, (_, position) => {
-      const place = { position, sourceIndex: position, outputIndex: 0 };
-      return { ...place, customId: `i${position}`, prompt: "a picture" };
-    });
+    const items = Array.from({ length: 5 }, (_, position) => newItem(position));
     await stores.write((tx) => tx.items.insertMany(batch.id, items));
     await startBatch(stores, batch.id, 1);
     const [broken, well] = [await workerOf(stores, batch, clock), await workerOf(stores, batch, clock)];
