@@ -600,7 +600,7 @@ export const createOperations: readonly Operation[] = [
     ],
     guards: makesBatches,
     handler: (deps) => async (request, response) => {
-      const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
+      const caller = consentingCaller(request, response, "BATCH_IMAGE_INVALID_ITEMS");
       const { limits, bodyBudgets, blobs } = deps;
       const images = { base64: "strict", maxBytes: limits.referenceImageBytes, blobs } as const;
       const format = {
@@ -638,7 +638,7 @@ export const createOperations: readonly Operation[] = [
       });
       if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
       try {
-        response.status(200).json(await showBatch(deps, batch));
+        response.status(200).json(await showBatch(deps, caller, batch));
       } finally {
         // The caller need not wait for what the workers do first.
         if (!replayed) deps.onBatchCreated(batch);
@@ -663,7 +663,7 @@ export const createOperations: readonly Operation[] = [
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_NOT_READY", ...bodyErrors, ...makeErrors],
     guards: makesBatches,
     handler: (deps) => async (request, response) => {
-      const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
+      const caller = consentingCaller(request, response, "BATCH_IMAGE_INVALID_ITEMS");
       const { id } = await findBatch(deps.stores, caller, request.params.id);
       const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
       const customIds = hasBody(request) ? await readCustomIds(deps, request, response) : null;
@@ -671,7 +671,7 @@ export const createOperations: readonly Operation[] = [
       const { batch, replayed } = await retryFailed(deps, id, { idempotencyKey, consentMicroUsd, customIds });
       if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
       else deps.onBatchCreated(batch);
-      response.json(await showBatch(deps, batch));
+      response.json(await showBatch(deps, caller, batch));
     },
   },
 ];

@@ -5,7 +5,6 @@ import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/image-formats.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";
-import { OPERATOR } from "../../domain/accounts.ts";
 import { deleteImages } from "../../domain/batches/delete.ts";
 import { openIntact, readIntact } from "../../domain/downloads/piece-stream.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
@@ -119,7 +118,7 @@ const getContent: Operation = {
   errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
   handler: (deps) => async (request, response) => {
     const caller = callerOf(response);
-    const mustHaveEnded = caller.key !== OPERATOR;
+    const mustHaveEnded = caller.scope.keys === "own";
     const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded });
     const { imageIndex } = output;
     const name = imageIndex === 0 ? item.customId : `${item.customId}_${imageIndex + 1}`;
