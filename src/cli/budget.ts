@@ -134,11 +134,11 @@ export function createBudget(
       if (cost === null) return [];
       if (cost.isPlay) return [FREE_DRAWINGS];
       const most = sumOf(groups, limitOf) ?? cost.micros;
-      const held = `; ${formatUsd(most, "limit")} is on hold until then, and --max-cost must cover that`;
-      const sum = `estimated cost ${costText(cost, "limit")}${most > cost.micros ? held : ""}`;
+      const held = `${formatUsd(most, "limit")} is held until the images are made: --max-cost must cover it`;
+      const sum = [`estimated cost ${costText(cost, "limit")}`, ...(most > cost.micros ? [held] : [])];
       if (groups.length <= MOST_GROUPS)
-        return [...groups.map((group) => groupLine(group, unitOf(group))), sum];
-      return [`  ${eachText(groups.map((group) => unitOf(group) ?? 0))}`, sum];
+        return [...groups.map((group) => groupLine(group, unitOf(group))), ...sum];
+      return [`  ${eachText(groups.map((group) => unitOf(group) ?? 0))}`, ...sum];
     },
     /** The command that makes the images of a dry run. Where nobody can be asked, it has the agreement to pay. */
     afterDryRun: (images: readonly Asked[]): string => {

@@ -144,11 +144,11 @@ export function timeLimit(
 }
 
 /** How long a command waits for the end of a vendor's job, which may never come. */
-const JOB_PATIENCE_MS = 30_000;
+export const JOB_PATIENCE_MS = 30_000;
 
 /**
- * Waits until a batch that is being cancelled has ended: requests of it have left that are paid. Throws `JOB_NOT_ENDED` when
- * a vendor's job takes too long to end.
+ * Waits for the end of a batch that is being cancelled: its service still awaits the paid requests that have left. Throws
+ * `JOB_NOT_ENDED` when a vendor's job has not ended after 30 seconds.
  */
 export async function untilCancelled(
   batch: Batch,
@@ -283,7 +283,7 @@ type EventListener = (name: string, batchId: string | null) => void;
  */
 export async function followEvents(
   http: Http,
-  { clock, signal = new AbortController().signal }: Pick<PollOptions, "clock" | "signal">,
+  { clock, signal }: { clock: Clock; signal: AbortSignal },
   onEvent: EventListener,
 ): Promise<void> {
   for (;;) {

@@ -40,7 +40,11 @@ export function secretVariables(entry: ProviderEntry): string[] {
 
 /** Says which characters of a key no header can carry, with the place that the key comes from; null for any other key. */
 export function keyProblem(place: string, key: string): string | null {
-  const strange = [...new Set(key.match(/[^\x21-\x7e]/gu) ?? [])].slice(0, 3);
+  // Quotes of an env file, brackets of an example, and a variable that nothing has replaced.
+  const strange = [...new Set(key.match(/[^\x21-\x7e]|^["'`<]|["'`>]$|^\$(?=\{|[A-Z_]+$)/gu) ?? [])].slice(
+    0,
+    3,
+  );
   const codes = strange.map(
     (char) => `U+${char.codePointAt(0)?.toString(16).toUpperCase().padStart(4, "0")}`,
   );

@@ -23,6 +23,7 @@ import type {
   Carried,
   ImageProvider,
   ItemProvider,
+  Needs,
   UpstreamFacts,
   VerbatimRequest,
 } from "./ports/image-provider.ts";
@@ -96,17 +97,6 @@ export interface Offer<P extends ImageProvider = ImageProvider> {
   rateMultiplier: number;
   /** Whether the service has upstreams, too. Drawings cost no real money then. */
   isBesideUpstreams: boolean;
-}
-
-/** The abilities that a request needs from a provider, besides the model. */
-export interface Needs {
-  /** The most reference images of one item. */
-  references: number;
-  /** The ratios of all items, and their sizes. */
-  ratios: readonly AspectRatio[];
-  sizes: readonly ImageSize[];
-  /** What any item asks for besides. Default: nothing. */
-  options?: readonly Carried[];
 }
 
 /** The values of options that a provider makes of a model. */

@@ -1,8 +1,14 @@
 import type { ErrorCode } from "../contract/errors.ts";
-import type { AspectRatio, Background, ImageMimeType, ImageSize } from "../contract/image-formats.ts";
+import type { AspectRatio, ImageMimeType, ImageSize } from "../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../contract/statuses.ts";
 import type { Waiting } from "../contract/waiting.ts";
-import type { UpstreamUsage, VerbatimAnswer, VerbatimRequest } from "./ports/image-provider.ts";
+import type {
+  ImageOptions,
+  Needs,
+  UpstreamUsage,
+  VerbatimAnswer,
+  VerbatimRequest,
+} from "./ports/image-provider.ts";
 
 /** Times are milliseconds since 1970; money is whole micro-dollars. */
 
@@ -45,7 +51,7 @@ export interface BudgetRecord {
 /** The real money of one provider, of one run (the name of its batches; null in real time) and one account. */
 export interface SpentRecord {
   accountId: string;
-  /** Empty where it is not known. */
+  /** Empty when the provider is not known. */
   provider: string;
   run: string | null;
   microUsd: number;
@@ -150,6 +156,8 @@ export interface BatchRecord {
   error: BatchError | null;
   /** The identity of the upstream that it was priced with; `procedural` for drawings. */
   upstream: string;
+  /** What a provider must be able to do that makes any of its items. Nothing, while they are still to be read from an input. */
+  needs: Needs;
   /** Since when no item could be made, because of the upstream; null while it is well. */
   waitingSinceMs: number | null;
   /** Why, as it was found last; of no meaning while it is well. */
@@ -172,7 +180,7 @@ export interface BatchEvent {
   atMs: number;
 }
 
-export interface ItemRecord extends ItemTerms {
+export interface ItemRecord {
   id: number;
   batchId: string;
   /** From 0, in request order after expansion. */
@@ -183,6 +191,16 @@ export interface ItemRecord extends ItemTerms {
   outputIndex: number;
   customId: string;
   prompt: string;
+  options: ImageOptions;
+  /** The user's texts before the prompt, the newest last. Empty without any. */
+  earlier: string;
+  /** As in `ImageRequest`. */
+  verbatim: VerbatimRequest | null;
+  /** The price of the image, and the hold for it. */
+  priceMicroUsd: number;
+  holdMicroUsd: number;
+  /** The name that the client gave to the line, as JSON. It comes back with the result, and may repeat. */
+  clientKey: string | null;
   status: ItemStatus;
   /** Tries that failed and may be repeated. */
   attempts: number;
@@ -214,6 +232,9 @@ export interface ItemRecord extends ItemTerms {
   task: string | null;
   taskUpstream: string | null;
 }
+
+/** An item that a worker holds a lease on. */
+export type LeasedItem = ItemRecord & { leaseToken: string };
 
 /** `once`: a sent request has no known outcome. `twice`: another one was sent after it. */
 export type MaybePaid = "no" | "once" | "twice";
@@ -290,48 +311,6 @@ export interface RetentionTime {
   servedMs: number;
 }
 
-/** The parts of an item that can differ from the rest of its batch. Null: as the batch has it. */
-export interface ItemTerms {
-  /** The name of the column is that of most sizes; it may be exact pixels. */
-  tier: ImageSize | null;
-  ratio: AspectRatio | null;
-  /** As in `ImageRequest`. */
-  keepsRatio: boolean;
-  /** The type that the image is asked for in. */
-  askedMimeType: ImageMimeType | null;
-  /** As in `AskedOptions`. */
-  quality: string | null;
-  background: Background | null;
-  askedSeed: number | null;
-  negativePrompt: string | null;
-  /** The user's texts before the prompt, the newest last. */
-  earlier: string | null;
-  /** As in `ImageRequest`. */
-  verbatim: VerbatimRequest | null;
-  /** The price of the image, and the hold for it. */
-  priceMicroUsd: number | null;
-  holdMicroUsd: number | null;
-  /** The name that the client gave to the line, as JSON. It comes back with the result, and may repeat. */
-  clientKey: string | null;
-}
-
-/** An item as its batch has it, in every respect. */
-export const BATCH_TERMS: ItemTerms = {
-  tier: null,
-  ratio: null,
-  keepsRatio: false,
-  askedMimeType: null,
-  quality: null,
-  background: null,
-  askedSeed: null,
-  negativePrompt: null,
-  earlier: null,
-  verbatim: null,
-  priceMicroUsd: null,
-  holdMicroUsd: null,
-  clientKey: null,
-};
-
 /** The hold of a real-time request at work. The record is removed when the hold ends. */
 export interface RealtimeHoldRecord {
   /** The request; also the `responseId` of its answer. */
@@ -343,8 +322,9 @@ export interface RealtimeHoldRecord {
   /** The process that answers the request. When it is dead, the others end the hold. */
   worker: string;
   /**
-   * By the index of each image: the call that counts for it when the process is dead, unless its task is known. Until then,
-   * the budget of its provider counts what it holds. An image that costs nothing has none. Null or left out: no image has one.
+   * The call of each image, by the index of the image. When the process is dead, the call is counted, unless the task of the
+   * image is known. While the hold is open, the budget of the call's provider counts the amount. An image that costs nothing
+   * has no call. Null or left out: no image has a call.
    */
   lostCalls?: Record<number, LostCall> | null | undefined;
 }
@@ -354,11 +334,11 @@ export interface LostCall {
   provider: string;
   model: string;
   isMaybePaidTwice: boolean;
-  /** What of the hold is for this image. */
+  /** The part of the hold that is for this image, in micro-dollars. */
   heldMicroUsd: number;
 }
 
-/** Returns what a real-time request holds for each image that a paid provider makes, and the rest without a provider. */
+/** Returns the amounts that a real-time request holds: one for each call, and the rest of the hold under no provider (""). */
 export function heldForImages({
   amountMicroUsd,
   lostCalls,

@@ -1,7 +1,7 @@
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import { sha256Hex } from "../kernel/ids.ts";
-import { inputsPrefix } from "./batches/create-batch.ts";
 import { deleteOutputs, purgeOutputs } from "./batches/delete.ts";
+import { inputsPrefix } from "./batches/write-items.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Stores, Transaction } from "./ports/stores.ts";
 

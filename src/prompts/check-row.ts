@@ -2,7 +2,7 @@ import { MOST_SEED } from "../contract/image-formats.ts";
 import { customIdProblem, FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { codePointLength, hasUnstorableText, truncateCodePoints } from "../kernel/text.ts";
-import { type FormatName, isBlank } from "./lines.ts";
+import { type FormatName, isBlank, isNoValue, isWordless } from "./lines.ts";
 import { checkOptions, OPTION_FIELDS, type Options } from "./options.ts";
 import type { Report } from "./problems.ts";
 
@@ -220,9 +220,12 @@ function checkPrompt(fields: Record<string, unknown>, maxChars: number, report: 
   }
   const prompt = value.trim();
   const length = codePointLength(prompt);
-  if (isBlank(prompt)) report("prompt", "is empty; say what the image shows");
-  if (length > maxChars) report("prompt", `has ${length} characters; at most ${maxChars} are allowed`);
   if (hasUnstorableText(prompt)) report("prompt", "holds NUL or half a character pair; remove it");
+  else if (isBlank(prompt)) report("prompt", "is empty; say what the image shows");
+  else if (isNoValue(prompt) || prompt === "None")
+    report("prompt", `is ${prompt}, as programs write for no value; say what the image shows`);
+  else if (isWordless(prompt)) report("prompt", `${shown(prompt)} names nothing; say what the image shows`);
+  if (length > maxChars) report("prompt", `has ${length} characters; at most ${maxChars} are allowed`);
   return prompt;
 }
 

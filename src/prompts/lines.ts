@@ -259,6 +259,20 @@ export function isBlank(text: string): boolean {
   return /^[\s\p{Default_Ignorable_Code_Point}\u2800]*$/u.test(text);
 }
 
+/** Whether a text names nothing: it has no letter, digit, symbol or picture of a character set, such as `---` and `|…|`. */
+export function isWordless(text: string): boolean {
+  return !/[\p{L}\p{N}\p{Sc}]|(?![\u2500-\u259f])\p{So}/u.test(text);
+}
+
+/** What spreadsheets and programs for data write for a value that could not be made, or that is not there. */
+const NO_VALUE =
+  /^(?:#(?:NAME\?|N\/A|REF!|VALUE!|DIV\/0!|NUM!|NULL!|SPILL!|CALC!|ERROR!)|nan|NaN|<NA>|null|NULL|undefined|N\/A|n\/a|\\N|\[object Object\])$/;
+
+/** Whether a text stands for no value. */
+export function isNoValue(text: string): boolean {
+  return NO_VALUE.test(text.trim());
+}
+
 /** The formats of prompts; also the endings of their files. */
 export const FORMAT_NAMES = ["jsonl", "txt", "csv", "tsv"] as const;
 export type FormatName = (typeof FORMAT_NAMES)[number];

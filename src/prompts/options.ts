@@ -44,7 +44,7 @@ interface Kind {
   read: (text: string) => string | number | null;
   /** What would be right. */
   advice: string;
-  /** Returns the value that a wrong value probably stands for; null when there is none. Default: null for all values. */
+  /** Returns the right value that the person probably meant by a wrong value; null when none is likely. Default: always null. */
   meant?: (text: string) => string | null;
 }
 

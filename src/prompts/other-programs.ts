@@ -13,7 +13,11 @@ const NAMES: Readonly<Record<string, string | null>> = {
     "batch_size",
     "n_iter",
   ]),
-  ...namesOf("aspect_ratio", ["ar", "ratio", "aspect"]),
+  ...namesOf("output_count", ["count", "samples", "num_samples", "n_samples", "sample_count", "sampleCount"]),
+  ...namesOf("output_count", ["numberOfImages", "number_of_images", "numImages", "num", "batch_count"]),
+  ...namesOf("output_count", ["images_per_prompt", "candidate_count", "candidateCount", "repeat"]),
+  ...namesOf("output_count", ["variations", "num_variations", "num_generations", "quantity"]),
+  ...namesOf("aspect_ratio", ["ar", "ratio", "aspect", "orientation"]),
   ...namesOf("negative_prompt", ["negative", "neg_prompt"]),
   ...namesOf("reference_images", [
     "image_url",
@@ -24,13 +28,33 @@ const NAMES: Readonly<Record<string, string | null>> = {
     "images",
   ]),
   ...namesOf("reference_images", ["init_image", "init_images", "source_image", "reference_image"]),
-  ...namesOf("size", ["width", "height"]),
+  ...namesOf("reference_images", ["image_path", "image_paths", "reference", "references", "ref"]),
+  ...namesOf("reference_images", ["ref_image", "ref_images", "reference_url", "reference_image_url"]),
+  ...namesOf("size", ["width", "height", "resolution", "dimensions"]),
+  ...namesOf(null, ["mask", "mask_image", "mask_url"]),
+  ...namesOf("--mime-type", ["output_format", "mime_type", "output_mime_type", "file_format"]),
   ...namesOf(null, ["guidance_scale", "guidance", "cfg_scale", "steps", "num_inference_steps", "sampler"]),
   ...namesOf(null, ["sampler_name", "scheduler", "strength", "denoising_strength", "clip_skip"]),
 };
 
 function namesOf<T>(ours: T, theirs: readonly string[]): Record<string, T> {
   return Object.fromEntries(theirs.map((name) => [name, ours]));
+}
+
+/** Names that a person's own field may have as well: what their values look like where they ask for something. */
+const LIKELY: readonly { names: readonly string[]; value: RegExp }[] = [
+  { names: ["count", "num", "samples", "repeat", "variations", "quantity"], value: /^[1-9]\d?$/ },
+  { names: ["orientation"], value: /^(?:portrait|landscape|square|vertical|horizontal)$/i },
+  { names: ["resolution", "dimensions"], value: /^(?:\d+\s*[x×*]\s*\d+|[124]k|512)$/i },
+  {
+    names: ["image_path", "image_paths", "reference", "references", "ref"],
+    value: /^(?:data:image\/|.*\.(?:png|jpe?g|webp|gif)(?:\?|$))/i,
+  },
+];
+
+function isLikely(name: string, value: unknown): boolean {
+  const [first] = Array.isArray(value) ? value : [value];
+  return LIKELY.find(({ names }) => names.includes(name))?.value.test(String(first).trim()) ?? true;
 }
 
 /** Returns the fields that other programs would act on, with what they are called here, in words. */
@@ -41,8 +65,10 @@ export function foreignFields(fields: Record<string, unknown>): { name: string; 
     const isAlone =
       (name === "width" || name === "height") && (fields.width == null || fields.height == null);
     if (ours === undefined || value == null || value === "" || isAlone) return [];
+    if (!isLikely(name, value)) return [];
     const isSide = name === "width" || name === "height";
     const form = isSide ? ', with both sides: "size": "WIDTHxHEIGHT"' : "";
+    if (ours?.startsWith("--")) return [{ name, advice: `is chosen for the whole run here: ${ours}` }];
     return [
       { name, advice: ours === null ? "there is no such option here" : `is called ${ours} here${form}` },
     ];
@@ -119,7 +145,56 @@ const MARKS: readonly (TextOption & { pattern: RegExp })[] = [
   },
   { kind: "(word:1.2)", way: "say in words what matters", pattern: /\([^()\n]+:\d*\.\d+\)/ },
   { kind: "<lora:name>", way: NONE, pattern: /<(?:lora|lyco|hypernet):[^<>]+>/i },
+  { kind: "embedding:name", way: NONE, pattern: /(?<!\w)embedding:\w/i },
+  { kind: "[from:to:0.5]", way: NONE, pattern: /\[[^[\]:\n]*:[^[\]:\n]*:\d*\.?\d+\]/ },
+  { kind: "((word))", way: "say in words what matters", pattern: /\({2,}[^()\n]+\){2,}/ },
+  { kind: "::", way: "say in words what matters", pattern: /\w ?::(?:\s|-?\d|$)/ },
+  { kind: "BREAK", way: NONE, pattern: /(?:^|[\s,])BREAK(?=[\s,]|$)/ },
+  {
+    kind: "the address of an image",
+    way: "reference_images",
+    pattern: /^\s*https?:\/\/\S+\.(?:png|jpe?g|webp|gif)\S*\s/i,
+  },
+  { kind: "Negative prompt:", way: "negative_prompt", pattern: /^\s*negative prompt:/im },
+  {
+    kind: "Prompt:",
+    way: "the line itself is the prompt",
+    pattern: /^\s*(?:\*\*)?prompt(?: ?#?\d+)?\s*:/i,
+  },
+  {
+    kind: "the number or dash of a list",
+    way: "leave it out",
+    pattern: /^\s*(?:\d{1,4}[.)]|[-*•–])\s[^\n]*$/,
+  },
+  {
+    kind: "# of a heading or comment",
+    way: "leave the line out",
+    pattern: /^\s*#{1,6}\s[^\n]*$/,
+  },
+  { kind: '"…",', way: "the line itself is the prompt", pattern: /^\s*(["'`])[^\n]*\1\s*,\s*$/ },
 ];
+
+/** What is left in a text that was exported or decoded in a wrong way, and what it comes from. */
+const DAMAGES: readonly { kind: string; from: string; pattern: RegExp }[] = [
+  { kind: "\ufffd", from: "a character was lost", pattern: /\ufffd/ },
+  {
+    kind: "such as Ã¼ or â€™",
+    from: "UTF-8 that was read as another encoding",
+    pattern: /Ã[\x80-\xbf\u0152-\u0192\u02c6\u02dc\u2013-\u2122]|Â[\x80-\xbf]|â€|â\x80|ðŸ|ð\x9f/,
+  },
+  { kind: "such as &amp;", from: "of HTML", pattern: /&(?:#\d+|#x[\da-f]+|[a-z]{2,8}\d?);/i },
+  {
+    kind: "such as <br>",
+    from: "of HTML",
+    pattern: /<\/?(?:p|b|i|br|em|strong|span|div|ul|li|a|h[1-6])(?:\s[^<>]*)?\/?>/i,
+  },
+  { kind: "such as \\n", from: "escaped for a program", pattern: /\\(?:n|r\\n|t|u[\da-f]{4})/i },
+];
+
+/** Returns the traces of a wrong export that the text of a prompt holds, in words. They stay text. */
+export function textDamages(prompt: string): { kind: string; from: string }[] {
+  return DAMAGES.filter(({ pattern }) => pattern.test(prompt)).map(({ kind, from }) => ({ kind, from }));
+}
 
 /** Returns the kinds of options of other programs that the text of a prompt holds. They stay text. */
 export function textOptions(prompt: string): TextOption[] {
@@ -132,6 +207,8 @@ export function textOptions(prompt: string): TextOption[] {
   return found;
 }
 
+/** Stands for a prompt whose line has a problem of its own already. */
+const UNREAD = "not read";
 const BEYOND = "cannot be asked for in a line of prompts; remove it";
 type Fields = Record<string, unknown>;
 
@@ -173,7 +250,7 @@ function openaiFields(
   const path = typeof url === "string" ? url.replace(/^https?:\/\/[^/]+/, "") : url;
   if (path !== undefined && path !== "/v1/images/generations") {
     report("url", `${shown(url)}: lines for /v1/images/generations are read as prompts`);
-    return { custom_id, prompt: body.prompt ?? "-" };
+    return { custom_id, prompt: body.prompt ?? UNREAD };
   }
   const { model, prompt, n, size, aspect_ratio, quality, background, seed, response_format, ...rest } = body;
   const { image, images, ...beyond } = rest;
@@ -240,7 +317,7 @@ function partsOf(contents: unknown, report: Report): Fields {
       "request.contents",
       "a conversation cannot be asked for in a line of prompts; keep one turn of the user",
     );
-    return { prompt: "-" };
+    return { prompt: UNREAD };
   }
   const texts: string[] = [];
   const images: Fields[] = [];

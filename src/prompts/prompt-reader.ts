@@ -15,7 +15,7 @@ import {
   readLines,
 } from "./lines.ts";
 import { optionFields } from "./options.ts";
-import { foreignFields, fromBatchLine, textOptions } from "./other-programs.ts";
+import { foreignFields, fromBatchLine, textDamages, textOptions } from "./other-programs.ts";
 import { type FileLine, Problems, type Report } from "./problems.ts";
 import { readTable } from "./table.ts";
 import { Expander, type VariableRules, type Variant } from "./variables.ts";
@@ -56,6 +56,8 @@ export class PromptReader {
   /** Columns and words that other programs would act on, in words, with the number of rows that have them. */
   readonly #foreignColumns = new Map<string, number>();
   readonly #foreignText = new Map<string, number>();
+  /** Traces of a wrong export, in words, with the number of rows that have them. */
+  readonly #damages = new Map<string, number>();
   /** Columns that look like ids, of rows without an id. */
   readonly #idLike = new Set<string>();
   /** A file has columns or fields. */
@@ -97,10 +99,13 @@ export class PromptReader {
     const columns = [...this.#foreignColumns].map(
       ([what, rows]) => `${what}; the column is kept as metadata (${counted(rows, "row")})`,
     );
-    const text = [...this.#foreignText].map(([what, lines]) => `${what} in ${counted(lines, "line")}`);
-    const stays =
-      text.length === 0 ? [] : [`options of other programs stay text of the prompt: ${text.join("; ")}`];
-    return [...this.#notes, ...columns, ...stays, ...ids, ...this.#expander.notes];
+    const stays = (what: string, counts: ReadonlyMap<string, number>) => {
+      const kinds = [...counts].map(([kind, lines]) => `${kind} in ${counted(lines, "line")}`);
+      return kinds.length === 0 ? [] : [`${what} of the prompt: ${kinds.join("; ")}`];
+    };
+    const text = stays("options of other programs stay text", this.#foreignText);
+    const damages = stays("what looks like a wrong export stays text", this.#damages);
+    return [...this.#notes, ...columns, ...text, ...damages, ...ids, ...this.#expander.notes];
   }
 
   /** Whether so much of the input is too long that the rest is not read: its writer took another limit for the right one. */
@@ -273,6 +278,9 @@ export class PromptReader {
     for (const { kind, way } of textOptions(fields.prompt))
       if (isStrict) report("prompt", `${kind} is for another program, and stays text here; ours: ${way}`);
       else count(this.#foreignText, `${kind} (ours: ${way})`);
+    for (const { kind, from } of textDamages(fields.prompt))
+      if (isStrict) report("prompt", `holds text ${kind} (${from}); write the characters themselves`);
+      else count(this.#damages, `${kind} (${from})`);
   }
 
   /** Reports an id that another line uses, or that an image of another line gets. */
@@ -450,11 +458,59 @@ function nameOf(value: unknown): string {
 }
 
 /** `.txt`: every line that is not blank is a prompt, also one that begins with `//`. */
-const readPlainLines: ReadRows = async function* (lines) {
+const readPlainLines: ReadRows = async function* (lines, report) {
+  let isFirst = true;
   for await (const { number: line, text: prompt, problem } of lines) {
-    if (problem === null && !isBlank(prompt)) yield { line, fields: { prompt } };
+    if (problem !== null || isBlank(prompt)) continue;
+    const other = isFirst ? formOfText(prompt) : null;
+    if (other !== null) {
+      report(null, null, other);
+      return;
+    }
+    isFirst = false;
+    const [end] = LINE_ENDS.exec(prompt.trim()) ?? [];
+    if (end !== undefined) {
+      const code = (end.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0");
+      const message = `holds U+${code}, which ends a line in other programs; write each prompt in a line of its own`;
+      report(line, null, message);
+    } else if (SETTINGS.test(prompt))
+      report(line, null, "holds settings of another program, not a prompt; remove the line");
+    else yield { line, fields: { prompt } };
   }
 };
+
+/** What ends a line, a page or a record elsewhere. */
+const LINE_ENDS = /[\r\v\f\x85\u2028\u2029]/;
+/** The lines behind a prompt in a file of Stable Diffusion's programs. */
+const SETTINGS = /^\s*(?:Negative prompt:|Steps: \d+, )/;
+
+/** Says what form a file of plain lines has in truth, by its first line, and the way out; null for a prompt a line. */
+function formOfText(first: string): string | null {
+  // An object without these is a prompt that is written as JSON.
+  if (/^\s*\{.*"(?:prompts?|caption|text|custom_id|messages|request|body)"\s*:.*\}\s*$/.test(first))
+    return "holds JSON lines, not a prompt a line; call it .jsonl, or use --format jsonl";
+  if (/^\s*(?:[[{]|\w+\s*=\s*\[)\s*$|^\s*\[\s*["{].*[\],]\s*$/.test(first))
+    return `holds JSON or code, not a prompt a line; ${SHAPE} in a .jsonl file`;
+  if (/^\s*(?:\{\\rtf|<!doctype\b|<html\b|<\?xml\b)/i.test(first))
+    return `is ${/rtf/.test(first) ? "a text of an office program" : "HTML or XML"}; save it as plain text, a prompt a line`;
+  if (/^\s*(?:%YAML|- +["']?prompt["']?:|["']?prompts["']?:\s*$)/i.test(first))
+    return `is YAML, not a prompt a line; ${SHAPE} in a .jsonl file`;
+  return isHeader(first)
+    ? `is a table, not a prompt a line: its first line names columns; use --format ${first.includes("\t") ? "tsv" : "csv"}, or remove that line`
+    : null;
+}
+
+/** Whether a line names the columns of a table: some short names, and the prompt is among them. */
+function isHeader(line: string): boolean {
+  const names = line
+    .trim()
+    .split(["\t", ";", "|"].find((each) => line.trim().includes(each)) ?? ",")
+    .map((name) => name.trim().replace(/^"(.*)"$/, "$1"));
+  return (
+    names.some((name) => /^prompts?$/i.test(name)) &&
+    names.every((name) => /^(?:[\w.-]{1,20} ?){0,2}$/.test(name))
+  );
+}
 
 /** Far more than the longest prompt with all that belongs to it. */
 const TEXT_LINE_BYTES = 4 * 1024 * 1024;

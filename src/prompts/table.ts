@@ -311,6 +311,10 @@ function readHeader(
   return {
     hasIndex: () => index?.isIndex ?? false,
     rowOf: (record) => {
+      if (typed.every((name, i) => name === record.cells[i]?.trim())) {
+        report(record.line, null, "repeats the names of the columns; remove the line");
+        return null;
+      }
       while (record.cells.length > names.length && isBlank(record.cells.at(-1) ?? "")) record.cells.pop();
       if (record.cells.length > names.length) {
         const advice = record.cells.some((cell) => /^\s*[\u201c-\u201f\u00ab]/.test(cell))

@@ -2,7 +2,7 @@ import { generatedCustomId } from "../contract/limits.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { counted, safeFileName, truncateCodePoints } from "../kernel/text.ts";
 import { FIELDS } from "./check-row.ts";
-import { isBlank } from "./lines.ts";
+import { isBlank, isNoValue } from "./lines.ts";
 import { wholeNumberOf } from "./options.ts";
 import type { FileLine, Problems, Report } from "./problems.ts";
 
@@ -75,6 +75,13 @@ const MOST_PART_CHARS = 40;
 /** No field takes a longer text. Longer ones would fill the memory before they are checked. */
 const MOST_TEXT_CHARS = 100_000;
 const PLACEHOLDER = /\{\{\s*([^{}\s](?:[^{}]{0,79}?[^{}\s])?)\s*\}\}/g;
+/** A name as other programs mark it: `{name}`, `${name}`, `%(name)s`. */
+const BRACED = /(?<!\{)\$?\{([^{}|]{1,80})\}(?!\})|%\(([^()]{1,80})\)s/g;
+/** The same, and marks that are likely in a prompt for many lines only: `<name>`, `[name]`, `%name%`, `$name`. */
+const MARKED = new RegExp(
+  `${BRACED.source}|<([^<>]{1,80})>|\\[([^\\[\\]]{1,80})\\]|%([^%]{1,80})%|\\$(\\w{1,80})`,
+  "g",
+);
 /** A variable with the name of one of these fields sets it. */
 const SETTABLE = FIELDS.filter((field) => !["vars", "custom_id", "metadata"].includes(field));
 const WHOLE_NUMBERS: readonly string[] = ["output_count", "seed"];
@@ -112,6 +119,8 @@ export class Expander {
   readonly #factors = new Set<string>();
   /** Names of the prompt of all lines, with the lines that do not have them. */
   readonly #lacking = new Map<string, FileLine[]>();
+  /** Names in the prompt of all lines that other marks than ours are around, by the whole. */
+  readonly #misquoted = new Map<string, string>();
   /** The names that some line has. */
   readonly #known = new Set<string>();
   #lines = 0;
@@ -138,7 +147,7 @@ export class Expander {
     );
     const asked = placeholdersOf(asking);
     const variables = this.#variablesOf(row, own, given);
-    if (this.#lacks(variables, row.fileLine)) return;
+    if (this.#lacks(variables, row.fileLine) || this.#misquotes(variables, fields.prompt, report)) return;
     const isUsed = ({ name, values }: Variable) =>
       names.has(name) || SETTABLE.includes(name) || values.some(({ image }) => image !== undefined);
     const idle = own.find((variable) => !isUsed(variable));
@@ -163,7 +172,19 @@ export class Expander {
       const field = own.includes(variable) ? `vars.${variable.name}` : variable.name;
       report(field, `is empty, and {{${variable.name}}} stands for it; fill it in, or remove the line`);
     }
-    if (empty.length > 0) return;
+    // A value of `vars` or of --var was written as it is by a person.
+    const isCell = (variable: Variable) =>
+      !own.includes(variable) && Object.hasOwn(row.columns ?? {}, variable.name);
+    const lost = used.filter(
+      (variable) =>
+        asked.has(variable.name) && isCell(variable) && variable.values.some(({ text }) => isNoValue(text)),
+    );
+    for (const { name, values } of lost)
+      report(
+        name,
+        `is ${values[0]?.text.trim()}, as programs write for no value, and {{${name}}} stands for it; fill it in, or remove the line`,
+      );
+    if (empty.length + lost.length > 0) return;
     const lists = used.filter(({ isList }) => isList);
     for (const [field, value] of Object.entries(texts)) {
       const chars = longestText(value, used);
@@ -305,8 +326,28 @@ export class Expander {
     return lacking.length > 0;
   }
 
+  /**
+   * Whether a prompt has the name of a variable in the marks of another program, such as `{name}`: every image would show
+   * the same. Of the prompt of all lines that is reported at the end.
+   */
+  #misquotes(variables: readonly Variable[], prompt: unknown, report: Report): boolean {
+    const { template } = this.#rules;
+    if (typeof prompt !== "string") return false;
+    const isKnown = (wanted: string) => variables.some(({ name }) => name === wanted);
+    const found = [...prompt.matchAll(template === undefined ? BRACED : MARKED)]
+      .map(([whole, ...names]) => ({ whole, name: names.find((name) => name !== undefined)?.trim() ?? "" }))
+      .filter(({ name }) => isKnown(name));
+    for (const { whole, name } of found) {
+      if (template === undefined) report("prompt", `${whole} stays text; write {{${name}}}`);
+      else this.#misquoted.set(whole, name);
+    }
+    return found.length > 0;
+  }
+
   /** Reports the names of the prompt of all lines that no line has, and the lines that lack what others have. */
   reportLacking(problems: Problems): void {
+    for (const [whole, name] of this.#misquoted)
+      problems.add({ file: "--prompt", line: null }, whole, `stays text; write {{${name}}}`);
     for (const [name, lines] of this.#lacking) {
       if (this.#known.has(name)) {
         for (const fileLine of lines)

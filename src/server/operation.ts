@@ -1,6 +1,8 @@
-import type { Request, RequestHandler } from "express";
-import type { ImgbatchError, ServiceErrorCode } from "../contract/errors.ts";
+import type { RequestHandler } from "express";
+import type { ServiceErrorCode } from "../contract/errors.ts";
 import type { HandlerDeps } from "./deps.ts";
+import type { ErrorStyle } from "./http/errors.ts";
+import type { ParameterId } from "./http/parameters.ts";
 
 /** One operation of the HTTP API. Names point into the OpenAPI tables of schemas, parameters, headers and examples. */
 export interface Operation {
@@ -10,7 +12,7 @@ export interface Operation {
   /** With `{name}` where a path has a variable part. */
   path: string;
   summary: string;
-  parameters?: readonly string[];
+  parameters?: readonly ParameterId[];
   /** Name of the schema of the JSON body. */
   body?: string;
   /** The JSON body may be left out. Default: it may not. */
@@ -63,16 +65,6 @@ export interface Credential {
   authenticate: MakeHandler;
   /** The errors of every operation that needs this credential. */
   errors: readonly ServiceErrorCode[];
-}
-
-/** The shape of error bodies. */
-export interface ErrorStyle {
-  /** The body of an error. The request is missing where none could be parsed. */
-  body(error: ImgbatchError, request?: Request): object;
-  /** The OpenAPI schema of the bodies for these codes. */
-  schema(codes: readonly ServiceErrorCode[]): object;
-  /** The head of the response: by default, the name of the status and no further header. */
-  head?(error: ImgbatchError): { reason?: string; headers: Record<string, string> };
 }
 
 type MakeHandler = (deps: HandlerDeps) => RequestHandler;

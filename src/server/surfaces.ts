@@ -6,6 +6,7 @@ import { ticketDownloads } from "./batch-api/zip.ts";
 import { accountApi } from "./console/account.ts";
 import { consoleApis } from "./console/sign-in.ts";
 import type { ApiDeps } from "./deps.ts";
+import type { ErrorStyle } from "./http/errors.ts";
 import type { LineRules } from "./jobs/lines.ts";
 import { monitoring } from "./monitoring/readiness.ts";
 import { nativeLines, resultFile as nativeResultFile } from "./native-api/jobs.ts";
@@ -13,7 +14,7 @@ import { nativeSurfaces } from "./native-api/operations.ts";
 import { openaiBatches, openaiLines, resultFile as openaiResultFile } from "./openai/batches.ts";
 import { openaiFiles } from "./openai/files.ts";
 import { openaiImages } from "./openai/images.ts";
-import type { ErrorStyle, Operation, Surface } from "./operation.ts";
+import type { Operation, Surface } from "./operation.ts";
 
 /** Errors of the batch API, and of every path that belongs to no other surface. */
 const batchErrorStyle: ErrorStyle = {

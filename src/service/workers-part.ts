@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { cacheDirectory } from "../config/paths.ts";
 import type { Config } from "../config/schema.ts";
+import { tierOf } from "../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import { isTerminal } from "../contract/statuses.ts";
 import type { Waiting } from "../contract/waiting.ts";
@@ -297,9 +298,9 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
             provider,
             microUsd,
           ),
-        priceOf: ({ model, tier, asked }) => {
+        priceOf: ({ model, options: { size, quality } }) => {
           const known = config.models.find(({ id }) => id === model);
-          const usd = known && imagePriceUsd(known, tier, asked?.quality);
+          const usd = known && imagePriceUsd(known, tierOf(size), quality);
           return usd === undefined ? null : multiplyToMicros([usd]);
         },
         modelFor: (provider, requested) => providerModel(provider, config.models, requested),

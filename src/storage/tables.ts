@@ -1,5 +1,5 @@
 import type { Generated } from "kysely";
-import type { UpstreamJobRecord } from "../domain/ports/batches.ts";
+import type { NewItem, UpstreamJobRecord } from "../domain/ports/batches.ts";
 import type { FileRecord, TimedSecretRecord, UploadRecord, WorkerRecord } from "../domain/ports/stores.ts";
 import type {
   AccountRecord,
@@ -9,7 +9,6 @@ import type {
   BudgetRecord,
   IdempotencyRecord,
   ItemRecord,
-  ItemTerms,
   KeyedRequestRecord,
   LedgerEntry,
   LinkedImageRecord,
@@ -69,10 +68,7 @@ type BatchesTable = Numbered<BatchRecord> & {
 };
 
 /** The fields of an item that it does not have from the beginning. */
-type Later = Exclude<
-  keyof ItemRecord,
-  keyof ItemTerms | "batchId" | "prompt" | `${string}Index` | "position" | "customId"
->;
+type Later = Exclude<keyof ItemRecord, keyof NewItem | "batchId">;
 
 type ItemsTable = Given<ItemRecord, Later> & {
   notBeforeMs: Generated<number>;

@@ -1,9 +1,9 @@
-import { DIFFERS, type ImageMimeType, type SizePx } from "../contract/image-formats.ts";
-import { askedOf } from "../domain/batches/create-batch.ts";
-import { type MadeImage, type MadeOutput, readOutput } from "../domain/images/output-images.ts";
-import { ignoredBy, type Offer } from "../domain/models.ts";
+import { DIFFERS } from "../contract/image-formats.ts";
+import { type MadeImage, readOutput } from "../domain/images/output-images.ts";
+import { ignoredBy, type Offer, requestedPixels } from "../domain/models.ts";
 import {
   type GeneratedImages,
+  type ImageOptions,
   type ImageRequest,
   ProviderError,
   type ReferenceImage,
@@ -23,15 +23,16 @@ export async function buildImageRequest(
   offer: Pick<Offer, "provider" | "executedModel">,
   references: readonly ReferenceRecord[],
 ): Promise<ImageRequest> {
-  const wanted = askedOf(batch, item, offer);
+  const { options } = item;
   const isMask = ({ ordinal }: ReferenceRecord) => ordinal === MASK_ORDINAL;
   const [mask] = await readReferences(deps, references.filter(isMask));
   return {
     model: offer.executedModel,
     prompt: item.prompt,
     outputIndex: item.outputIndex,
-    earlier: item.earlier ?? "",
-    ...wanted,
+    earlier: item.earlier,
+    options,
+    pixels: requestedPixels(offer.provider, offer.executedModel, options),
     defaultQuality: deps.models.find(({ id }) => id === batch.model)?.defaultQuality,
     references: await readReferences(
       deps,
@@ -39,7 +40,7 @@ export async function buildImageRequest(
     ),
     ...(mask && { mask }),
     attempt: item.attempts + 1,
-    seed: wanted.asked?.seed ?? seedOf(`${batch.id}/${item.customId}`),
+    seed: options.seed ?? seedOf(`${batch.id}/${item.customId}`),
     repeatKey: `ib1-item-${sha256Hex(`${batch.id}/${item.customId}`)}`,
     ...(item.verbatim && { verbatim: item.verbatim }),
     origin: batch.parentBatchId === null ? "batch" : "child-batch",
@@ -53,15 +54,14 @@ export async function buildImageRequest(
 export async function inspectOutput(
   { inspector }: Pick<WorkerDeps, "inspector">,
   offer: Pick<Offer, "provider" | "executedModel">,
-  batch: BatchRecord,
   item: ItemRecord,
   output: GeneratedImages,
-): Promise<MadeOutput> {
+): Promise<GeneratedImages<MadeImage>> {
   const made = await readOutput(output, inspector, offer.provider);
   const ignored = ignoredBy(offer.provider, item.verbatim ?? undefined);
   const notes = [
     ...(output.notes ?? []),
-    ...(offer.provider.upstream ? differences(made.images, askedOf(batch, item, offer)) : []),
+    ...(offer.provider.upstream ? differences(made.images, item.options, offer) : []),
     ...(ignored.length > 0 ? [`the upstream takes no ${ignored.join(", ")}`] : []),
   ];
   return { ...made, notes };
@@ -70,14 +70,16 @@ export async function inspectOutput(
 /** Returns a note for each difference between the first image and what was asked for. */
 function differences(
   images: readonly MadeImage[],
-  asked: { mimeType: ImageMimeType; size: SizePx },
+  options: ImageOptions,
+  { provider, executedModel }: Pick<Offer, "provider" | "executedModel">,
 ): string[] {
   const facts = images[0]?.facts;
   if (!facts) return [];
   const { mimeType, widthPx, heightPx } = facts;
-  const { size } = asked;
+  const size = requestedPixels(provider, executedModel, options);
   const notes: string[] = [];
-  if (mimeType !== asked.mimeType) notes.push(`${DIFFERS}${asked.mimeType}, the upstream sent ${mimeType}`);
+  if (mimeType !== options.mimeType)
+    notes.push(`${DIFFERS}${options.mimeType}, the upstream sent ${mimeType}`);
   if (widthPx !== size.widthPx || heightPx !== size.heightPx) {
     notes.push(`${DIFFERS}${size.widthPx}x${size.heightPx} pixels, the upstream sent ${widthPx}x${heightPx}`);
   }

@@ -20,8 +20,8 @@ interface RetentionOptions {
  * Compares the clock at once with when it was last seen, and then sweeps after each pause. The first look of a process
  * deletes only the files of batches that are `output_deleted` already. Only one of several processes sweeps.
  *
- * Returns the function that ends it. With `lastSweepMs` it first deletes what was due already when an earlier process
- * looked, at least one pause before, unless it has to hurry.
+ * Returns the function that ends the sweeps. With `lastSweepMs`, and without hurry, this function first deletes what was due
+ * already when an earlier process looked, at least one pause before.
  */
 export function startRetention(
   deps: WorkerDeps,

@@ -2,6 +2,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { periodOf, requireBudget, scopeOfUpstream } from "../../src/domain/billing/budget.ts";
+import { DEFAULT_OPTIONS } from "../../src/domain/ports/image-provider.ts";
 import { holdForRecording } from "../../src/domain/realtime/holds.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
@@ -241,7 +242,7 @@ onEachDialect("a recording", (open) => {
     const stores = await open();
     const clock = new FakeClock();
     const deps = { stores, clock, ids: randomIds, worker: await joinAs(stores, "w") };
-    const request = { model: "m", tier: "1K", ratio: "1:1" } as const;
+    const request = { model: "m", options: DEFAULT_OPTIONS };
     const hold = (microUsd: number) => holdForRecording(deps, request, "vendor", microUsd);
     expect(await hold(60)).toBeNull();
     await stores.write((tx) => tx.budgets.put({ scope: "data", limitMicroUsd: 100, per: "day" }));

@@ -47,6 +47,11 @@ describe("a key of the environment", () => {
     ["canary\u201ckey-0123456789", "U+201C"],
     ["canary-key-0123456789\u200b", "U+200B"],
     ["canary key-0123456789", "U+0020"],
+    ["Bearer canary-key-0123456789", "U+0020"],
+    ['"canary-key-0123456789"', "U+0022"],
+    ["'canary-key-0123456789'", "U+0027"],
+    ["<canary-key-0123456789>", "U+003C"],
+    ["$GEMINI_API_KEY", "U+0024"],
   ])("that holds what no key holds is exit 3 before anything is made: %j", async (key, code) => {
     const { data, cwd, run } = await workplace();
     vi.stubEnv("GEMINI_API_KEY", key);

@@ -174,11 +174,11 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect(await findBarriers(page)).toEqual([]);
     await page.getByRole("button", { name: "Make the images" }).click();
     await page.locator(".tile img").nth(4).waitFor();
-    const asked = provider.requests.map(({ prompt, ratio, asked }) => [
+    const asked = provider.requests.map(({ prompt, options }) => [
       prompt,
-      ratio,
-      asked?.quality,
-      asked?.seed,
+      options.ratio,
+      options.quality,
+      options.seed,
     ]);
     expect(asked.sort()).toEqual([
       ["a cat", "16:9", "low", 3],
@@ -223,7 +223,10 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await edit.waitFor({ state: "detached" });
     await page.getByText("a fox in spring").waitFor();
     await page.locator(".tile img").waitFor();
-    expect(provider.requests.at(-1)).toMatchObject({ prompt: "a fox in spring", asked: { quality: "high" } });
+    expect(provider.requests.at(-1)).toMatchObject({
+      prompt: "a fox in spring",
+      options: { quality: "high" },
+    });
     expect(provider.requests.at(-1)?.references).toHaveLength(1);
 
     await page.locator(".tile-open").click();
@@ -232,7 +235,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByRole("button", { name: "Make the image" }).click();
     await page.getByText("The batch is sent.").waitFor();
     await expect.poll(() => provider.requests.length).toBe(6);
-    expect(provider.requests.at(-1)?.asked?.seed).toBeGreaterThanOrEqual(0);
+    expect(provider.requests.at(-1)?.options.seed).toBeGreaterThanOrEqual(0);
     expect(provider.requests.at(-1)?.references).toHaveLength(1);
   });
 

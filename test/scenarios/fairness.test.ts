@@ -1,17 +1,16 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import { expandItems } from "../../src/domain/batches/create-batch.ts";
 import { holdFor, openBatch } from "../../src/domain/batches/lifecycle.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
-import { BATCH_TERMS } from "../../src/domain/records.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { FakeJobProvider } from "../support/fake-job-provider.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { items, MODEL, openBeside, otherKey, startTestService } from "../support/service.ts";
+import { newItem } from "../support/stores.ts";
 
 /** So many batches of a queue take turns. */
 const MOST_IN_TURN = 32;
@@ -47,17 +46,9 @@ async function leaveQueued(stores: Stores, like: string, count: number): Promise
       const queued = { ...batch, id, status: "queued", itemCount: 1, successCount: 0, failCount: 0 } as const;
       await openBatch(tx, queued, 1);
       await holdFor(tx, queued, 1);
-      const item = {
-        customId: "a",
-        prompt: `waiting ${i + 1}`,
-        outputCount: 1,
-        references: [],
-        terms: BATCH_TERMS,
-      };
-      await tx.items.insertMany(
-        id,
-        expandItems({ items: [item] }, () => queued.price),
-      );
+      const { imageMicroUsd: priceMicroUsd, holdMicroUsd } = queued.price;
+      const item = { customId: "a", prompt: `waiting ${i + 1}`, priceMicroUsd, holdMicroUsd };
+      await tx.items.insertMany(id, [newItem(0, item)]);
       ids.push(id);
     }
     return ids;

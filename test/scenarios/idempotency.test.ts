@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { BatchObject } from "../../src/contract/batch-api.ts";
-import { inputsPrefix } from "../../src/domain/batches/create-batch.ts";
+import { inputsPrefix } from "../../src/domain/batches/write-items.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";

@@ -19,9 +19,9 @@ import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import { Offers } from "../../src/domain/models.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
+import { DEFAULT_OPTIONS } from "../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { endHold, openHold, releaseDeadHolds } from "../../src/domain/realtime/holds.ts";
-import { BATCH_TERMS } from "../../src/domain/records.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
@@ -161,7 +161,14 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     mimeType: "image/png",
     metadata: null,
     items: Array.from({ length: ITEMS }, (_, i) => {
-      return { customId: `i${i}`, prompt: "p", outputCount: 1, references: [], terms: BATCH_TERMS };
+      return {
+        customId: `i${i}`,
+        prompt: "p",
+        earlier: "",
+        outputCount: 1,
+        images: [],
+        options: DEFAULT_OPTIONS,
+      };
     }),
     hash: "h",
   };

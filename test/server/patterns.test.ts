@@ -18,7 +18,7 @@ import {
 import { checkRequest } from "../../src/server/batch-api/create.ts";
 import { refuseKeyInUrl } from "../../src/server/http/authenticate.ts";
 import { readTarget, requireKnownHost } from "../../src/server/http/host.ts";
-import { queryInteger, readInstant } from "../../src/server/http/query.ts";
+import { readQuery } from "../../src/server/http/parameters.ts";
 import { MODEL } from "../support/service.ts";
 
 const LENGTH = 30_000;
@@ -114,9 +114,8 @@ const CHECKS: Record<string, (text: string) => unknown> = {
   "names in a query": (text) => [refuseKey(`/?${text}`), refuseKey(`/?a=${text}`)],
   "URL of a native request": (text) => [readAs(`/v1/models/${text}`, undefined), readAs(text, "key")],
   "URI of a file": (text) => [fileIdOf(text), fileIdOf(`/files/${text}`)],
-  "time in a query": (text) => refused(() => readInstant(asQuery(text), "from")),
-  "number in a query": (text) =>
-    refused(() => queryInteger(asQuery(text), "limit", { fallback: 1, min: 1, max: 9 })),
+  "time in a query": (text) => refused(() => readQuery(asQuery(text), "From")),
+  "number in a query": (text) => refused(() => readQuery(asQuery(text), "BatchLimit")),
   "prompt of a request": (text) => checkRequest(request({ prompt: text }), rules).catch(() => null),
   "metadata of a request": (text) =>
     checkRequest({ ...request({}), metadata: { [text]: text } }, rules).catch(() => null),

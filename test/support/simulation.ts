@@ -15,13 +15,14 @@ import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
 import { type ModelEntry, Offers } from "../../src/domain/models.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import {
+  DEFAULT_OPTIONS,
   type ImageProvider,
   type JobItem,
   ProviderError,
   type UpstreamJob,
 } from "../../src/domain/ports/image-provider.ts";
 import type { Repositories, Stores } from "../../src/domain/ports/stores.ts";
-import { type ApiKeyRecord, BATCH_TERMS } from "../../src/domain/records.ts";
+import type { ApiKeyRecord } from "../../src/domain/records.ts";
 import { sweep } from "../../src/domain/retention.ts";
 import type { Clock } from "../../src/kernel/clock.ts";
 import { type Ids, sha256Hex } from "../../src/kernel/ids.ts";
@@ -209,7 +210,14 @@ export class Simulation {
       mimeType: "image/png",
       metadata: null,
       items: prompts.map((prompt, i) => {
-        return { customId: `i${i}`, prompt, outputCount: 1, references: [], terms: BATCH_TERMS };
+        return {
+          customId: `i${i}`,
+          prompt,
+          earlier: "",
+          outputCount: 1,
+          images: [],
+          options: DEFAULT_OPTIONS,
+        };
       }),
       hash: sha256Hex(JSON.stringify([model, prompts])),
     };

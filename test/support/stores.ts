@@ -1,5 +1,8 @@
 import { NEW_BATCH } from "../../src/domain/batches/create-batch.ts";
 import { hasItems, holdFor, openBatch } from "../../src/domain/batches/lifecycle.ts";
+import { NO_NEEDS } from "../../src/domain/checked-content.ts";
+import type { NewItem } from "../../src/domain/ports/batches.ts";
+import { DEFAULT_OPTIONS } from "../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
@@ -57,6 +60,7 @@ export async function openBatchRecord(
       submittedAtMs: 1,
       inputsPurgedAtMs: null,
       upstream: "procedural",
+      needs: NO_NEEDS,
       source: "batch",
       input: null,
       ...change,
@@ -65,4 +69,22 @@ export async function openBatchRecord(
     if (hasItems(batch)) await holdFor(tx, batch, 1);
     return batch;
   });
+}
+
+/** An item as it is first written, at the price of `openBatchRecord`. */
+export function newItem(position: number, change: Partial<NewItem> = {}): NewItem {
+  return {
+    position,
+    sourceIndex: position,
+    outputIndex: 0,
+    customId: `i${position}`,
+    prompt: "a picture",
+    options: DEFAULT_OPTIONS,
+    earlier: "",
+    verbatim: null,
+    priceMicroUsd: 10,
+    holdMicroUsd: 12,
+    clientKey: null,
+    ...change,
+  };
 }

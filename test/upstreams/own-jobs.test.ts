@@ -135,7 +135,7 @@ it.each(["native", "native-batch"])(
       const { id } = await near.submit({ model: MODEL, items: [{ prompt: "a fox", output_count: 3 }] });
       expect(await near.until(id)).toMatchObject({ success_count: 3 });
       const { data } = (await (await near.ask(`/${id}/items`)).json()) as { data: ItemObject[] };
-      const sent = provider.requests.flatMap(({ asked }) => asked?.seed ?? []);
+      const sent = provider.requests.flatMap(({ options }) => options.seed ?? []);
       if (type === "native") expect(data.flatMap(({ seed }) => seed ?? []).sort()).toEqual([...sent].sort());
       return new Set(sent).size;
     };

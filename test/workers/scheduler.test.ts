@@ -9,7 +9,7 @@ import { FakeJobProvider } from "../support/fake-job-provider.ts";
 import { FakeProvider } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { openBeside } from "../support/service.ts";
-import { openBatchRecord } from "../support/stores.ts";
+import { newItem, openBatchRecord } from "../support/stores.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { workerDepsOf } from "../support/worker-deps.ts";
 
@@ -21,11 +21,7 @@ async function schedulerBesideOthers(
   const { stores: real, blobs } = await openBeside(await tempDir());
   const { name } = provider;
   const batch = await openBatchRecord(real, 1, { upstream: identityOf(provider), provider: name });
-  await real.write((tx) =>
-    tx.items.insertMany(batch.id, [
-      { position: 0, sourceIndex: 0, outputIndex: 0, customId: "i1", prompt: "a fox" },
-    ]),
-  );
+  await real.write((tx) => tx.items.insertMany(batch.id, [newItem(0, { customId: "i1", prompt: "a fox" })]));
   const clock = new FakeClock();
   const stores = changed(real);
   const deps = await workerDepsOf({ stores, blobs, clock, providers: [provider], isAlone: false });

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import type { Batch } from "../../client/answers.ts";
 import { endJobs, listItems } from "../../client/batches.ts";
 import { listModelsAndLimits } from "../../client/models.ts";
-import { timeLimit } from "../../client/poll.ts";
+import { JOB_PATIENCE_MS, timeLimit } from "../../client/poll.ts";
 import { upstreamName } from "../../config/load.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
@@ -71,8 +71,6 @@ export const command: CommandDetails = {
 const ANEW = "run the same command again: it makes the cancelled ones";
 const UNDER_WAY =
   "--dry-run: the rest was asked for already. Run the command without it to go on; nothing is paid twice.";
-/** How long a command waits for the end of a job. */
-const PATIENCE_MS = 30_000;
 
 /** A batch of the run, and its entry there. */
 interface Known {
@@ -127,7 +125,7 @@ async function finish(
     requireJobs(open, options, clock.nowMs());
     const images = await imagesToMake(work);
     const { budget } = await priced(work, images);
-    // What the jobs hold in the budget of all upstreams becomes free when they end.
+    // The end of the jobs frees what they hold in the budget of all upstreams.
     const held = open.reduce((sum, { batch }) => sum + (batch.holdMicroUsd ?? Number.POSITIVE_INFINITY), 0);
     const heldFor: HeldFor = (upstream) => (upstream === null ? held : 0);
     if (dryRun) return describeDry(options, images, budget, heldFor);
@@ -302,7 +300,7 @@ async function endAll({ context, options, service }: Work, open: readonly Known[
     reporter.note(`asking ${batch.provider} to end the jobs of ${batch.id}`);
     await endJobs(service.http, batch.id, signal);
   }
-  const limit = timeLimit({ signal, clock }, PATIENCE_MS);
+  const limit = timeLimit({ signal, clock }, JOB_PATIENCE_MS);
   const intervalMs = pollInterval(options.intervalMs, service, reporter);
   const waiting = { service, clock, random: Math.random, intervalMs, signal: limit.signal, reporter };
   const before = open.map(({ batch }) => batch);

@@ -1,9 +1,10 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { DEFAULT_RATIO, type ImageSize, MOST_SEED, tierOf } from "../../contract/image-formats.ts";
+import type { ImageSize } from "../../contract/image-formats.ts";
 import { expandedCustomIds } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
-import { cannotPay, type Payer, payerOf, priceBatchImage, priceOf } from "../billing/payer.ts";
+import { cannotPay, type Payer, payerOf, priceBatchImage } from "../billing/payer.ts";
+import { needsOf } from "../checked-content.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
 import {
   type GroupEntry,
@@ -12,18 +13,15 @@ import {
   isPaid,
   type ModelEntry,
   misfit,
-  type Needs,
-  type Offer,
   type Offers,
-  requestedPixels,
 } from "../models.ts";
-import type { NewItem } from "../ports/batches.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { Carried, ImageRequest } from "../ports/image-provider.ts";
+import type { Needs } from "../ports/image-provider.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
-import type { ApiKeyRecord, BatchRecord, GoesOn, ItemTerms, NewReference } from "../records.ts";
-import type { CheckedRequest } from "./checked-request.ts";
-import { holdFor, openBatch } from "./lifecycle.ts";
+import type { ApiKeyRecord, BatchRecord, GoesOn } from "../records.ts";
+import type { CheckedItem, CheckedRequest } from "./checked-request.ts";
+import { openBatch } from "./lifecycle.ts";
+import { ItemsDraft, inputsPrefix, writeItems } from "./write-items.ts";
 
 export interface CreateBatchDeps {
   stores: Stores;
@@ -115,13 +113,7 @@ export async function createBatch(
   if (earlier) return { batch: earlier, replayed: true };
   const parentBatchId = await findParent(deps.stores.read, caller, request.parentBatchId);
 
-  const counts = request.items.map(({ references }) => references.length);
-  const needs = {
-    references: Math.max(...counts),
-    ratios: request.items.map(({ terms }) => terms.ratio ?? PLAIN.ratio),
-    sizes: request.items.map(({ terms }) => terms.tier ?? PLAIN.tier),
-    options: request.items.flatMap(({ terms }) => carriedOf(terms)),
-  };
+  const needs = needsOf(request.items);
   const { provider: named = null } = request;
   const serving = deps.offers
     .serving(request.model.id)
@@ -136,29 +128,30 @@ export async function createBatch(
   if (found !== null) {
     const { about, problem } = found;
     const areTooMany = about === "references";
-    const param = areTooMany ? `items[${counts.indexOf(needs.references)}].reference_images` : "items";
+    const most = request.items.findIndex(({ images }) => images.length === needs.references);
+    const param = areTooMany ? `items[${most}].reference_images` : "items";
     const code = areTooMany ? "BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES" : "BATCH_IMAGE_INVALID_ITEMS";
     throw new ImgbatchError(code, `${param}: ${problem}`, { param });
   }
   const { payer, batch: opened } = await newBatch(deps, caller, { ...request, needs });
-  const { id, price, createdAtMs: nowMs } = opened;
-  const items = expandItems(request, (terms) => {
-    const { tier, quality } = terms;
-    const modelPriceUsd = imagePriceUsd(request.model, tier ?? PLAIN.tier, quality);
-    if (modelPriceUsd === undefined) throw new ImgbatchError("BATCH_IMAGE_SETTLEMENT_PRICING_MISSING");
-    return priceOf({ ...price.basis, modelPriceUsd });
-  });
-  const sumOf = (amountOf: (item: NewItem) => number) => items.reduce((sum, item) => sum + amountOf(item), 0);
+  const { id, createdAtMs: nowMs } = opened;
+  const hasNoPrice = ({ options: { size, quality } }: CheckedItem) =>
+    imagePriceUsd(request.model, size, quality) === undefined;
+  if (request.items.some(hasNoPrice)) throw new ImgbatchError("BATCH_IMAGE_SETTLEMENT_PRICING_MISSING");
+  const draft = new ItemsDraft(opened, request.model);
+  for (const item of request.items) draft.add(item, expandedCustomIds(item.customId, item.outputCount));
+  const hasImages = request.items.some(({ images }) => images.length > 0);
   const batch: BatchRecord = {
     ...opened,
     mimeType: request.mimeType,
     parentBatchId,
     metadata: request.metadata,
-    itemCount: items.length,
-    estimatedMicroUsd: sumOf(({ terms }) => terms?.priceMicroUsd ?? price.imageMicroUsd),
-    holdMicroUsd: sumOf(({ terms }) => terms?.holdMicroUsd ?? price.holdMicroUsd),
+    itemCount: draft.items.length,
+    estimatedMicroUsd: draft.estimatedMicroUsd,
+    holdMicroUsd: draft.holdMicroUsd,
+    needs,
     // Without references there is nothing to purge.
-    inputsPurgedAtMs: request.items.some((item) => item.references.length > 0) ? null : nowMs,
+    inputsPurgedAtMs: hasImages ? null : nowMs,
     source: "batch",
     input: null,
   };
@@ -169,9 +162,8 @@ export async function createBatch(
     if (winner) return { batch: winner, replayed: true };
     throw refusal;
   }
-  const hasFiles = request.items.some((item) => item.references.some(({ image }) => image !== null));
   const save = async () => {
-    const references = await storeReferences(deps.blobs, id, request);
+    for (const [at, item] of request.items.entries()) await draft.storeImages(deps.blobs, item, at);
     await deps.stores.write(async (tx) => {
       await openBatch(tx, batch, nowMs);
       if (idempotencyKey !== null) {
@@ -179,13 +171,11 @@ export async function createBatch(
         // Before the hold: that another request has made the batch counts more than that the balance is too low by now.
         if (!(await tx.idempotency.insert({ ...claim, batchId: id, createdAtMs: nowMs })).isNew) throw MADE;
       }
-      await tx.items.insertMany(id, items);
-      await tx.references.insertMany(id, references);
-      await holdFor(tx, batch, nowMs, { isGranted: payer.consentMicroUsd !== null });
+      await writeItems(tx, batch, draft, nowMs, { isGranted: payer.consentMicroUsd !== null });
     });
   };
   try {
-    await commitOrUndo(save, async () => hasFiles && deps.blobs.deleteAll(inputsPrefix(id)));
+    await commitOrUndo(save, async () => hasImages && deps.blobs.deleteAll(inputsPrefix(id)));
     return { batch, replayed: false };
   } catch (error) {
     // A commit that returned an error may have happened all the same.
@@ -199,41 +189,6 @@ export async function createBatch(
 
 /** Undoes a transaction because another one has made the batch of the same idempotency key. */
 const MADE = new Error("another request has made the batch of this idempotency key");
-
-/** Where the reference images of a batch are kept. */
-export function inputsPrefix(batchId: string): string {
-  return `inputs/${batchId}/`;
-}
-
-/**
- * The items of a request, one per image: an item with several outputs becomes several, each with its own id and seed.
- * `priceFor` returns the price of an item that asks for another size or quality than its batch has.
- */
-export function expandItems(
-  { items }: Pick<CheckedRequest, "items">,
-  priceFor: (terms: ItemTerms) => BatchRecord["price"],
-): NewItem[] {
-  const expanded: NewItem[] = [];
-  for (const [sourceIndex, { customId: given, outputCount, prompt, terms }] of items.entries()) {
-    const isPlain = terms.tier === null && terms.quality === null;
-    const own = isPlain ? null : priceFor(terms);
-    const priced =
-      own === null ? terms : { ...terms, priceMicroUsd: own.imageMicroUsd, holdMicroUsd: own.holdMicroUsd };
-    for (const [outputIndex, customId] of expandedCustomIds(given, outputCount).entries()) {
-      const { askedSeed: first } = terms;
-      const askedSeed = first === null ? null : (first + outputIndex) % (MOST_SEED + 1);
-      const place = { position: expanded.length, sourceIndex, outputIndex, customId };
-      expanded.push({ ...place, prompt, terms: { ...priced, askedSeed } });
-    }
-  }
-  return expanded;
-}
-
-/** The options of an item that its provider must pass on. */
-function carriedOf({ quality, background, askedSeed: seed, negativePrompt }: ItemTerms): Carried[] {
-  const asked = Object.entries({ quality, background, seed, negativePrompt });
-  return asked.filter(([, value]) => value !== null).map(([name]) => name as Carried);
-}
 
 /** Whether this idempotency key has made a batch. */
 export async function isKnownKey(
@@ -303,59 +258,10 @@ function refusalOf(
   return cannotPay(code, "The batch", holdMicroUsd, consentMicroUsd === null ? account : { consentMicroUsd });
 }
 
-async function storeReferences(
-  blobs: BlobStore,
-  batchId: string,
-  request: CheckedRequest,
-): Promise<NewReference[]> {
-  const stored = new Set<string>();
-  const references: NewReference[] = [];
-  for (const [sourceIndex, item] of request.items.entries()) {
-    for (const [ordinal, reference] of item.references.entries()) {
-      const { id: referenceId, type, mimeType, image, sha256 } = reference;
-      const blobKey = `${inputsPrefix(batchId)}${sha256}`;
-      if (!stored.has(blobKey)) {
-        await image.keepAs(blobs, blobKey);
-        stored.add(blobKey);
-      }
-      references.push({ sourceIndex, ordinal, referenceId, type, mimeType, blobKey, sha256 });
-    }
-  }
-  return references;
-}
-
-/** The picture of an item that says nothing about it. */
-const PLAIN = { tier: "1K", ratio: DEFAULT_RATIO } as const;
-
-/** Returns the picture that an item asks a provider for: what it says itself, else the rest as its batch. */
-export function askedOf(
-  batch: Pick<BatchRecord, "mimeType">,
-  item: ItemTerms,
-  { provider, executedModel }: Pick<Offer, "provider" | "executedModel">,
-): Pick<ImageRequest, "tier" | "ratio" | "keepsRatio" | "size" | "mimeType" | "asked"> {
-  const shape = { size: item.tier ?? PLAIN.tier, ratio: item.ratio ?? PLAIN.ratio };
-  const mimeType = item.askedMimeType ?? batch.mimeType;
-  const { quality, background, askedSeed: seed, negativePrompt } = item;
-  const asked = { quality, background, seed, negativePrompt };
-  const size = requestedPixels(provider, executedModel, shape);
-  return { tier: tierOf(shape.size), ratio: shape.ratio, keepsRatio: item.keepsRatio, size, mimeType, asked };
-}
-
 /** Returns what the images of a batch cost so far, in micro-dollars; once it is settled, the final amount. */
 export async function costOf(read: Repositories, batch: BatchRecord): Promise<number> {
   if (batch.actualMicroUsd !== null) return batch.actualMicroUsd;
-  return (await read.items.sums(batch.id, batch.price)).earnedMicroUsd;
-}
-
-/** Returns what a provider must take that makes all items of a batch. */
-export async function needsOf(read: Repositories, batchId: string): Promise<Needs> {
-  const { references, hasMask } = await read.references.mostOfSource(batchId);
-  const shapes = await read.items.shapes(batchId);
-  const all = shapes.length === 0 ? [PLAIN] : shapes;
-  const ratios = all.map(({ ratio }) => ratio ?? PLAIN.ratio);
-  const options = new Set<Carried>(shapes.flatMap((shape) => shape.options));
-  if (hasMask) options.add("mask");
-  return { references, ratios, sizes: all.map(({ tier }) => tier ?? PLAIN.tier), options: [...options] };
+  return (await read.items.sums(batch.id)).earnedMicroUsd;
 }
 
 /** The fields of a batch that has just been made. */

@@ -93,7 +93,7 @@ export async function moveBatch(
     await tx.batches.update(batch.id, { endedAtMs: atMs, outputsExpireAtMs });
   }
   if (transition.money === "settle") {
-    const { earnedMicroUsd: actualMicroUsd } = await tx.items.sums(batch.id, batch.price);
+    const { earnedMicroUsd: actualMicroUsd } = await tx.items.sums(batch.id);
     await settleHold(tx, batch, actualMicroUsd, atMs);
     await tx.batches.update(batch.id, { actualMicroUsd, settledAtMs: atMs });
   }

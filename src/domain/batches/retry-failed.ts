@@ -1,12 +1,12 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { isRefusalCode, isTerminal } from "../../contract/statuses.ts";
+import type { CheckedImage } from "../checked-content.ts";
 import { imageInBlob } from "../images/sent-image.ts";
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../models.ts";
-import type { AskedTerm } from "../ports/batches.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
-import { BATCH_TERMS, type BatchRecord, type ItemRecord, type ItemTerms } from "../records.ts";
-import { type CheckedReference, type CheckedRequest, requestHash } from "./checked-request.ts";
+import type { BatchRecord, ItemRecord } from "../records.ts";
+import { type CheckedItem, type CheckedRequest, requestHash } from "./checked-request.ts";
 import { type CreateBatchDeps, createBatch, refuseToRetryJob } from "./create-batch.ts";
 
 interface RetryOptions {
@@ -79,16 +79,10 @@ async function requestFor(
   model: ModelEntry,
   wanted: readonly ItemRecord[],
 ): Promise<CheckedRequest> {
-  const items = [];
+  const items: CheckedItem[] = [];
   for (const item of wanted) {
-    const { customId, prompt } = item;
-    items.push({
-      customId,
-      prompt,
-      outputCount: 1,
-      references: await referencesOf(deps, item),
-      terms: termsOf(item),
-    });
+    const { customId, prompt, earlier, options } = item;
+    items.push({ customId, prompt, earlier, outputCount: 1, images: await imagesOf(deps, item), options });
   }
   const { taskName, mimeType, metadata } = batch;
   const asked = { modelId: model.id, taskName, parentBatchId: batch.id, mimeType, metadata, items };
@@ -96,25 +90,19 @@ async function requestFor(
   return { ...request, model, hash: requestHash(asked) };
 }
 
-/** What an item asks for. Its price is made anew. */
-function termsOf(item: Pick<ItemTerms, AskedTerm>): ItemTerms {
-  const { tier, ratio, keepsRatio, quality, background, askedSeed, negativePrompt } = item;
-  return { ...BATCH_TERMS, tier, ratio, keepsRatio, quality, background, askedSeed, negativePrompt };
-}
-
-async function referencesOf(
+async function imagesOf(
   { stores, blobs }: { stores: Stores; blobs: BlobStore },
   item: ItemRecord,
-): Promise<CheckedReference[]> {
-  const references: CheckedReference[] = [];
+): Promise<CheckedImage[]> {
+  const images: CheckedImage[] = [];
   for (const reference of await stores.read.references.ofSource(item.batchId, item.sourceIndex)) {
     const { referenceId: id, type, mimeType, blobKey, sha256 } = reference;
     // A repeat with a known idempotency key needs no bytes; whoever reads them finds that they are gone.
     const sizeBytes = (await blobs.sizeOf(blobKey)) ?? 0;
     const image = imageInBlob(blobs, blobKey, { sizeBytes, sha256 }, referencesGone);
-    references.push({ id, type, mimeType, image, sha256 });
+    images.push({ ...image, id, type, mimeType });
   }
-  return references;
+  return images;
 }
 
 function referencesGone(): ImgbatchError {

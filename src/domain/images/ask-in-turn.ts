@@ -8,7 +8,7 @@ import {
   type LargeImage,
   ProviderError,
 } from "../ports/image-provider.ts";
-import type { MadeOutput } from "./output-images.ts";
+import type { MadeImage } from "./output-images.ts";
 
 /** A provider that is asked next, with the permission to ask it once. */
 export interface Turn {
@@ -45,7 +45,7 @@ export interface FailedTurn {
 
 /** What came of asking. `aborted`: the signal ended it, perhaps after a request had left. */
 export type Asked<Image extends AnyImage = AnyImage> =
-  | { kind: "made"; turn: Turn; made: MadeOutput<Image> }
+  | { kind: "made"; turn: Turn; made: GeneratedImages<MadeImage<Image>> }
   | FailedTurn
   | { kind: "aborted"; turn: Turn };
 
@@ -59,7 +59,7 @@ interface Asking<Image extends AnyImage> {
   /** Asks the provider of a turn. What it rejects with while the signal is aborted does not matter. */
   ask(turn: Turn): Promise<GeneratedImages>;
   /** Decodes what the provider made. The result is `made` even when the signal is aborted meanwhile. */
-  read(turn: Turn, output: GeneratedImages): Promise<MadeOutput<Image>>;
+  read(turn: Turn, output: GeneratedImages): Promise<GeneratedImages<MadeImage<Image>>>;
   /** Whether the request of the present turn has left. */
   isSent(): boolean;
   /** Whether an upstream has begun the image as a task, whose end is not known. */
@@ -125,7 +125,7 @@ async function readOrFree<Image extends AnyImage>(
   turn: Turn,
   output: GeneratedImages,
   { read }: Asking<Image>,
-): Promise<MadeOutput<Image> | { cause: unknown }> {
+): Promise<GeneratedImages<MadeImage<Image>> | { cause: unknown }> {
   try {
     return await read(turn, output);
   } catch (cause) {

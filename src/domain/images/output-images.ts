@@ -17,12 +17,6 @@ export interface MadeImage<Image extends Buffer | LargeImage = Buffer | LargeIma
   facts: ImageFacts;
 }
 
-/** What a provider made for one image that it was asked for: at least one image, each decoded. */
-export interface MadeOutput<Image extends Buffer | LargeImage = Buffer | LargeImage>
-  extends Omit<GeneratedImages, "images"> {
-  images: readonly MadeImage<Image>[];
-}
-
 /** Lends the bytes of an image to short work, which must not keep those of a large one. */
 export function lendImage<T>(image: Buffer | LargeImage, work: (bytes: Buffer) => Promise<T>): Promise<T> {
   return Buffer.isBuffer(image) ? work(image) : image.lend(work);
@@ -37,7 +31,7 @@ export async function readOutput(
   output: GeneratedImages,
   inspector: ImageInspector,
   { upstream }: Pick<ImageProvider, "upstream">,
-): Promise<MadeOutput> {
+): Promise<GeneratedImages<MadeImage>> {
   const { images, modelVersion, usage = null } = output;
   if (images.length === 0) {
     throw new ProviderError("EMPTY_IMAGE_OUTPUT", "The provider answered without an image.", {

@@ -1,8 +1,10 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { BatchSource } from "../../contract/statuses.ts";
-import { type Caller, type CreateBatchDeps, inputsPrefix, newBatch } from "../batches/create-batch.ts";
+import { type Caller, type CreateBatchDeps, newBatch } from "../batches/create-batch.ts";
 import { openBatch } from "../batches/lifecycle.ts";
+import { inputsPrefix } from "../batches/write-items.ts";
+import { NO_NEEDS } from "../checked-content.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
 import type { SentImage } from "../images/sent-image.ts";
 import { type ModelEntry, pricedSizes } from "../models.ts";
@@ -54,6 +56,7 @@ export async function createJob(
     itemCount: 0,
     estimatedMicroUsd: 0,
     holdMicroUsd: 0,
+    needs: NO_NEEDS,
     inputsPurgedAtMs: null,
     source,
     input: {

@@ -3,12 +3,11 @@ import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import type { BatchSource, ItemError } from "../../contract/statuses.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { amountText } from "../../kernel/money.ts";
-import { inputsPrefix } from "../batches/create-batch.ts";
-import { hasItems, holdFor } from "../batches/lifecycle.ts";
-import { priceOf } from "../billing/payer.ts";
+import { hasItems } from "../batches/lifecycle.ts";
+import { ItemsDraft, writeItems } from "../batches/write-items.ts";
+import { type CheckedContent, NO_NEEDS, needsOf } from "../checked-content.ts";
 import {
   identityOf,
-  imagePriceUsd,
   inputImageLimit,
   type ModelEntry,
   misfit,
@@ -19,16 +18,9 @@ import {
 } from "../models.ts";
 import type { NewItem } from "../ports/batches.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
+import type { Needs } from "../ports/image-provider.ts";
 import type { Stores } from "../ports/stores.ts";
-import { type CheckedContent, needsOf } from "../realtime/checked-content.ts";
-import {
-  BATCH_TERMS,
-  type BatchError,
-  type BatchRecord,
-  type ItemTerms,
-  MASK_ORDINAL,
-  type NewReference,
-} from "../records.ts";
+import type { BatchError, BatchRecord } from "../records.ts";
 
 /** A line of a batch job: a request that has passed every check, or why it is not made. */
 export type Line = {
@@ -78,11 +70,9 @@ export interface TakeInDeps {
 type TakenIn = { items: readonly NewItem[] } | { error: BatchError };
 
 /** The items of a job, as far as its lines were read. */
-interface Draft {
-  items: NewItem[];
-  references: NewReference[];
-  holdMicroUsd: number;
-  priceMicroUsd: number;
+interface ReadLines {
+  draft: ItemsDraft;
+  needs: Needs;
   textChars: number;
   /** No item is made before. */
   notBeforeMs: number;
@@ -99,24 +89,27 @@ export async function takeIn(
   isOver: () => boolean,
 ): Promise<TakenIn | null> {
   try {
-    const draft = await readAll(deps, batch, isOver);
-    return draft && (await writeItems(deps, batch, draft));
+    const lines = await readAll(deps, batch, isOver);
+    return lines && (await write(deps, batch, lines));
   } catch (error) {
     if (!(error instanceof ImgbatchError)) throw error;
     return { error: { code: error.code, message: error.message, source: "service" } };
   }
 }
 
-async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boolean): Promise<Draft | null> {
+async function readAll(
+  deps: TakeInDeps,
+  batch: BatchRecord,
+  isOver: () => boolean,
+): Promise<ReadLines | null> {
   const { input, source } = batch;
   const model = deps.models.find(({ id }) => id === batch.model);
   if (!model) throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", "The model is not configured any more.");
   const read = deps.lineReaders[source];
   const bytes = input && (await deps.blobs.open(input.blobKey));
   if (!bytes || !read) throw unusable("The input file does not exist any more.");
-  const sums = { holdMicroUsd: 0, priceMicroUsd: 0, textChars: 0, notBeforeMs: 0 };
-  const draft: Draft = { items: [], references: [], ...sums };
-  const stored = new Set<string>();
+  const draft = new ItemsDraft(batch, model);
+  const lines: ReadLines = { draft, needs: NO_NEEDS, textChars: 0, notBeforeMs: 0 };
   let moneyMicroUsd = 0;
   try {
     const offers = ownOffers(deps, batch);
@@ -127,9 +120,9 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
       if (draft.items.length === deps.limits.linesPerJob) {
         throw unusable(`The input has more than ${deps.limits.linesPerJob} lines.`);
       }
-      await addLine(deps, batch, model, draft, line, stored);
+      await addLine(deps, batch, lines, line);
       if (draft.holdMicroUsd > moneyMicroUsd) moneyMicroUsd = await moneyFor(deps, batch, draft.holdMicroUsd);
-      if (draft.textChars > FIXED_LIMITS.jobTextChars) {
+      if (lines.textChars > FIXED_LIMITS.jobTextChars) {
         const millions = Math.floor(FIXED_LIMITS.jobTextChars / 1e6);
         throw unusable(`The texts of the lines have more than ${millions} million characters together.`);
       }
@@ -139,7 +132,7 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
   }
   if (isOver()) return null;
   if (draft.items.length === 0) throw unusable("The input has no lines.");
-  return draft;
+  return lines;
 }
 
 /** Returns how much the hold of a batch may be. Throws when that is less than its lines need so far. */
@@ -161,78 +154,45 @@ async function* whileWanted(bytes: AsyncIterable<Buffer>, isOver: () => boolean)
   }
 }
 
-async function addLine(
-  deps: TakeInDeps,
-  batch: BatchRecord,
-  model: ModelEntry,
-  draft: Draft,
-  line: Line,
-  stored: Set<string>,
-): Promise<void> {
-  const position = draft.items.length;
-  const place = { position, sourceIndex: position, outputIndex: 0, customId: lineId(position) };
+async function addLine(deps: TakeInDeps, batch: BatchRecord, lines: ReadLines, line: Line): Promise<void> {
+  const { draft } = lines;
+  const id = lineId(draft.sources);
   const clientKey = line.key;
-  draft.textChars += clientKey?.length ?? 0;
-  draft.notBeforeMs = Math.max(draft.notBeforeMs, line.notBeforeMs ?? 0);
-  const checked = "error" in line ? line : await storeImages(deps, batch, line, position, stored);
-  if ("error" in checked || "error" in line) {
-    const error = "error" in checked ? checked.error : invalidLine("");
-    const terms = { ...NOTHING, clientKey };
-    draft.items.push({ ...place, prompt: "", terms, failed: { error, atMs: deps.clock.nowMs() } });
+  lines.textChars += clientKey?.length ?? 0;
+  lines.notBeforeMs = Math.max(lines.notBeforeMs, line.notBeforeMs ?? 0);
+  const error = "error" in line ? line.error : await storeImages(deps, batch, draft, line);
+  if (error !== null || "error" in line) {
+    draft.addFailed(id, clientKey, { error: error ?? invalidLine(""), atMs: deps.clock.nowMs() });
     return;
   }
-  const { prompt, earlier: texts, size: tier, ratio, keepsRatio, mimeType: askedMimeType } = line.content;
-  const { quality = null, background = null, seed: askedSeed = null } = line.content.asked ?? {};
-  const verbatim = line.content.verbatim ?? null;
-  const modelPriceUsd = imagePriceUsd(model, tier, quality) ?? batch.price.basis.modelPriceUsd;
-  const price = priceOf({ ...batch.price.basis, modelPriceUsd });
-  const { imageMicroUsd: priceMicroUsd, holdMicroUsd } = price;
-  const shape = { tier, ratio, keepsRatio, askedMimeType, quality, background, askedSeed };
-  const terms = {
-    ...BATCH_TERMS,
-    ...shape,
-    earlier: texts || null,
-    verbatim,
-    priceMicroUsd,
-    holdMicroUsd,
-    clientKey,
-  };
-  draft.items.push({ ...place, prompt, terms });
-  draft.priceMicroUsd += priceMicroUsd;
-  draft.holdMicroUsd += holdMicroUsd;
-  draft.textChars += prompt.length + texts.length + (verbatim === null ? 0 : JSON.stringify(verbatim).length);
-  draft.references.push(...checked.references);
+  const { content } = line;
+  const { prompt, earlier, verbatim } = content;
+  draft.add(content, [id], clientKey);
+  lines.needs = needsOf([content], lines.needs);
+  lines.textChars += prompt.length + earlier.length;
+  if (verbatim !== undefined) lines.textChars += JSON.stringify(verbatim).length;
 }
 
-/** Stores the images of a line that can be made. A file that it names may be gone meanwhile: that is the line's problem. */
+/**
+ * Stores the images of a line that can be made. Returns why it cannot. A file that the line names may be gone meanwhile: that is
+ * the line's problem.
+ */
 async function storeImages(
   deps: TakeInDeps,
   batch: BatchRecord,
+  draft: ItemsDraft,
   { content, place = "" }: { content: CheckedContent; place?: string },
-  sourceIndex: number,
-  stored: Set<string>,
-): Promise<{ references: NewReference[] } | { error: ItemError }> {
+): Promise<ItemError | null> {
   const problem = refusalOf(deps, batch, content);
-  if (problem !== null) return { error: invalidLine(place + problem) };
-  const references: NewReference[] = [];
-  const masks = content.mask ? ([[MASK_ORDINAL, content.mask]] as const) : [];
-  for (const [ordinal, image] of [...masks, ...content.images.entries()]) {
-    const { sha256, mimeType } = image;
-    const blobKey = `${inputsPrefix(batch.id)}${sha256}`;
-    try {
-      if (!stored.has(blobKey)) await image.keepAs(deps.blobs, blobKey);
-    } catch (error) {
-      if (error instanceof ImgbatchError) return { error: invalidLine(place + error.message) };
-      throw error;
-    }
-    stored.add(blobKey);
-    references.push({ sourceIndex, ordinal, referenceId: null, type: null, mimeType, blobKey, sha256 });
+  if (problem !== null) return invalidLine(place + problem);
+  try {
+    await draft.storeImages(deps.blobs, content, draft.sources);
+    return null;
+  } catch (error) {
+    if (error instanceof ImgbatchError) return invalidLine(place + error.message);
+    throw error;
   }
-  return { references };
 }
-
-/** The terms of a line that is not made: it costs nothing. */
-const NOTHING: ItemTerms = { ...BATCH_TERMS, priceMicroUsd: 0, holdMicroUsd: 0 };
 
 /** `line_000001` for the first. The client's own names of lines can repeat. */
 function lineId(position: number): string {
@@ -241,7 +201,7 @@ function lineId(position: number): string {
 
 /** Why the provider of a batch cannot make a line; null when it can, or when it is not configured now. */
 function refusalOf(deps: TakeInDeps, batch: BatchRecord, content: CheckedContent): string | null {
-  const found = misfit(ownOffers(deps, batch), needsOf(content));
+  const found = misfit(ownOffers(deps, batch), needsOf([content]));
   return found && `The line ${found.problem}.`;
 }
 
@@ -250,20 +210,19 @@ function ownOffers({ offers }: TakeInDeps, batch: BatchRecord): Offer[] {
   return offers.forBatch(batch).filter(({ provider }) => identityOf(provider) === batch.upstream);
 }
 
-async function writeItems(deps: TakeInDeps, batch: BatchRecord, draft: Draft): Promise<TakenIn | null> {
-  const { references, holdMicroUsd, priceMicroUsd: estimatedMicroUsd, notBeforeMs } = draft;
+async function write(deps: TakeInDeps, batch: BatchRecord, lines: ReadLines): Promise<TakenIn | null> {
+  const { draft, needs, notBeforeMs } = lines;
+  const { items, estimatedMicroUsd, holdMicroUsd } = draft;
   const nowMs = deps.clock.nowMs();
-  const items = draft.items.map((item) => ({ ...item, notBeforeMs, delayedAtMs: nowMs }));
-  const consentMicroUsd = batch.input?.consentMicroUsd ?? null;
+  for (const item of items) Object.assign(item, { notBeforeMs, delayedAtMs: nowMs });
+  const isGranted = (batch.input?.consentMicroUsd ?? null) !== null;
   const failCount = items.filter(({ failed }) => failed !== undefined).length;
   const isWritten = await deps.stores.write(async (tx) => {
     const now = await tx.batches.locked(batch.id);
     if (now?.status !== "queued" || hasItems(now)) return false;
-    await tx.items.insertMany(batch.id, items);
-    await tx.references.insertMany(batch.id, references);
-    const change = { itemCount: items.length, estimatedMicroUsd, holdMicroUsd, inputReadAtMs: nowMs };
+    const change = { itemCount: items.length, needs, estimatedMicroUsd, holdMicroUsd, inputReadAtMs: nowMs };
     await tx.batches.update(batch.id, { ...change, failCount });
-    await holdFor(tx, { ...now, ...change }, nowMs, { isGranted: consentMicroUsd !== null });
+    await writeItems(tx, { ...now, ...change }, draft, nowMs, { isGranted });
     return true;
   });
   return isWritten ? { items } : null;

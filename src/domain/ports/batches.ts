@@ -1,15 +1,14 @@
-import type { AspectRatio, ImageSize } from "../../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../../contract/statuses.ts";
 import type {
   BatchEvent,
   BatchRecord,
   GoesOn,
   ItemRecord,
-  ItemTerms,
+  LeasedItem,
   MaybePaid,
   UpstreamTask,
 } from "../records.ts";
-import type { Carried, JobState } from "./image-provider.ts";
+import type { JobState } from "./image-provider.ts";
 
 export interface BatchPage {
   apiKeyId: string;
@@ -144,12 +143,24 @@ export interface BatchRepository {
 }
 
 /**
- * `terms` defaults to those of the batch. An item with an error has failed before anything was asked. `notBeforeMs`: when
- * it may be tried first; default: at once. `delayedAtMs`: when that was decided. While the clock shows an earlier time, it was
- * ahead then, and the item may be tried.
+ * An item as it is first written. With `failed` it has failed before anything was asked. `notBeforeMs`: when it may be tried
+ * first; default: at once. `delayedAtMs`: when that was decided. While the clock shows an earlier time, it was ahead then, and
+ * the item may be tried.
  */
-export type NewItem = Pick<ItemRecord, "position" | "sourceIndex" | "outputIndex" | "customId" | "prompt"> & {
-  terms?: ItemTerms;
+export type NewItem = Pick<
+  ItemRecord,
+  | "position"
+  | "sourceIndex"
+  | "outputIndex"
+  | "customId"
+  | "prompt"
+  | "options"
+  | "earlier"
+  | "verbatim"
+  | "priceMicroUsd"
+  | "holdMicroUsd"
+  | "clientKey"
+> & {
   failed?: { error: ItemError; atMs: number };
   notBeforeMs?: number;
   delayedAtMs?: number;
@@ -192,18 +203,8 @@ export type ListedItem = Pick<
   | "notes"
   | "usage"
   | "priceMicroUsd"
-  | AskedTerm
+  | "options"
 >;
-
-/** The terms of an item that its caller has asked for. */
-export type AskedTerm =
-  | "tier"
-  | "ratio"
-  | "keepsRatio"
-  | "quality"
-  | "background"
-  | "askedSeed"
-  | "negativePrompt";
 
 interface ItemClaim {
   /** Together with the item it proves who holds the lease. */
@@ -235,26 +236,6 @@ interface ItemLease {
   leaseToken: string;
 }
 
-/** The outcome of an item, and the lease under which it was made. */
-export interface FinishedItem
-  extends Pick<
-    ItemRecord,
-    | "id"
-    | "status"
-    | "mimeType"
-    | "imageCount"
-    | "error"
-    | "finishedAtMs"
-    | "modelVersion"
-    | "seed"
-    | "notes"
-    | "usage"
-    | "maybePaid"
-    | "answer"
-  > {
-  leaseToken: string;
-}
-
 export interface ItemRepository {
   insertMany(batchId: string, items: readonly NewItem[]): Promise<void>;
   byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
@@ -273,15 +254,8 @@ export interface ItemRepository {
   countByStatus(batchId: string): Promise<Record<ItemStatus, number>>;
   /** How many items are being made now, of all batches. */
   countLeased(): Promise<number>;
-  /** The sums over the items of a batch. `price` is that of items without one of their own. */
-  sums(
-    batchId: string,
-    price: Pick<BatchRecord["price"], "imageMicroUsd" | "holdMicroUsd">,
-  ): Promise<ItemSums>;
-  /** The tiers and ratios of the items of a batch, and the options that they have, each combination once. */
-  shapes(
-    batchId: string,
-  ): Promise<{ tier: ImageSize | null; ratio: AspectRatio | null; options: Carried[] }[]>;
+  /** The sums over the items of a batch. */
+  sums(batchId: string): Promise<ItemSums>;
   /**
    * Leases the first pending items without a lease whose time has come, and marks them as sent to the provider; none of a
    * batch that is not running. Items at which an upstream has failed come later, and those that may be paid already last.
@@ -297,7 +271,7 @@ export interface ItemRepository {
    * Writes the outcomes of leased items whose lease is still held and that are pending. Returns these. An item must not
    * come twice under one lease.
    */
-  finish<T extends FinishedItem>(items: readonly T[]): Promise<T[]>;
+  finish(items: readonly LeasedItem[]): Promise<LeasedItem[]>;
   /** Gives a leased item back to be tried again from `notBeforeMs` on, see `NewItem`. `attempts` is the number of failed tries. */
   giveBack(
     id: number,
@@ -351,10 +325,11 @@ export interface ItemRepository {
  * - `sent`: a request to create it has left, and no answer is known. It is looked for.
  * - `running`: the upstream's name of it is known. It is polled.
  * - `ended`: the upstream has ended it. Its results are fetched next.
+ * - `fetched`: its results are recorded. After a lost answer, another job may have results that it does not have.
  * - `done`: none of its items is pending. Its files at the upstream are removed next.
  * - `closed`: nothing is left to do.
  */
-export type JobStep = "new" | "uploaded" | "sent" | "running" | "ended" | "done" | "closed";
+export type JobStep = "new" | "uploaded" | "sent" | "running" | "ended" | "fetched" | "done" | "closed";
 
 /** A job that an upstream works on for a part of a batch. */
 export interface UpstreamJobRecord {
@@ -387,9 +362,18 @@ export interface UpstreamJobRecord {
   /** How many of its items the upstream has returned a result for. */
   results: number;
   createdAtMs: number;
+  /** How often in a row what is to be done next has failed. */
+  failures: number;
+  /** When the upstream was last polled, in this process; null when it was not. */
   polledAtMs: number | null;
+  /** Since when the upstream has not known the job; null while it does. */
+  missingSinceMs: number | null;
+  /** Why results are missing that the upstream has; null when there are none. */
+  gone: string | null;
   /** When the upstream was first asked to stop the job of this name; null when it was not. */
   stopAskedAtMs: number | null;
+  /** It has been told so. */
+  isStopTold: boolean;
   endedAtMs: number | null;
   closedAtMs: number | null;
 }

@@ -1,13 +1,51 @@
-import type {
-  AspectRatio,
-  Background,
-  ImageMimeType,
-  PixelSizes,
-  SizePx,
-  SizeTier,
+import {
+  type AspectRatio,
+  type Background,
+  DEFAULT_RATIO,
+  type ImageMimeType,
+  type ImageSize,
+  type PixelSizes,
+  type SizePx,
+  type SizeTier,
 } from "../../contract/image-formats.ts";
 import type { ItemError, ItemErrorCode } from "../../contract/statuses.ts";
 import { LONGEST_PAUSE_MS } from "../../contract/waiting.ts";
+
+/**
+ * What an image is asked to be like, besides its prompt and its input images. An item, a line of a job and a real-time request
+ * have the same object, from the check of their body to the provider.
+ */
+export interface ImageOptions {
+  /** A tier, or exact pixels such as `1536x1024`. */
+  size: ImageSize;
+  ratio: AspectRatio;
+  /**
+   * Nobody has asked for a ratio: `ratio` is the nearest to that of the first input image, or the default ratio without an
+   * input image.
+   */
+  keepsRatio: boolean;
+  mimeType: ImageMimeType;
+  /** A word of the model's own, such as `high`. Null: the model's default. */
+  quality: string | null;
+  /** Null: the model decides. */
+  background: Background | null;
+  /** The same seed gives a similar picture. Of several outputs, the seed of the first one. Null: any seed. */
+  seed: number | null;
+  /** What the picture must not show. Null: nothing. */
+  negativePrompt: string | null;
+}
+
+/** The options of a request that asks for nothing but a picture. */
+export const DEFAULT_OPTIONS: ImageOptions = {
+  size: "1K",
+  ratio: DEFAULT_RATIO,
+  keepsRatio: true,
+  mimeType: "image/png",
+  quality: null,
+  background: null,
+  seed: null,
+  negativePrompt: null,
+};
 
 /** One image to make. Everything that decides the picture is in here: a provider keeps no state between calls. */
 export interface ImageRequest {
@@ -19,26 +57,21 @@ export interface ImageRequest {
   earlier?: string;
   /** Which output of this prompt: 0 for the first. Another index means another picture. */
   outputIndex: number;
-  tier: SizeTier;
-  ratio: AspectRatio;
-  /**
-   * Nobody has asked for a ratio: `ratio` is the nearest to that of the first reference. An upstream that keeps the ratio of a
-   * reference by itself is not told any.
-   */
-  keepsRatio: boolean;
-  /** The pixels that were asked for, else those that tier and ratio stand for at most models. */
-  size: SizePx;
-  mimeType: ImageMimeType;
+  /** `seed` is the seed of this output. */
+  options: ImageOptions;
+  /** The pixels that were asked for, else those that size and ratio stand for at this model. */
+  pixels: SizePx;
   /** They were checked: they decode, and have the declared type. */
   references: readonly ReferenceImage[];
   /** Where the first reference is to change: a PNG of its size, transparent there. Left out: anywhere. */
   mask?: ReferenceImage;
   /** Counts the tries of this image, from 1: a repeated request is told apart from the same one sent twice. */
   attempt: number;
-  /** From 0 to 2^31 - 1, for upstreams that take a seed. A repeated request has the same one. */
+  /**
+   * From 0 to 2^31 - 1, for upstreams that take a seed: the seed of the options, or a chosen one. A repeated request has the
+   * same one.
+   */
   seed: number;
-  /** What the caller has asked for besides. Left out: nothing. */
-  asked?: AskedOptions;
   /** The quality whose price counts when none was asked for. Left out: the model has none. */
   defaultQuality?: string | undefined;
   origin: RequestOrigin;
@@ -50,23 +83,17 @@ export interface ImageRequest {
   task?: TaskMemory;
 }
 
+/** Returns the ratio to tell an upstream that keeps the ratio of a reference by itself: null for such a reference. */
+export function toldRatio({ options, references }: ImageRequest): AspectRatio | null {
+  return options.keepsRatio && references.length > 0 ? null : options.ratio;
+}
+
 /** Keeps what an upstream calls the work on one image, so that it is asked for after a restart and never begun again. */
 export interface TaskMemory {
   /** The task that an earlier call has begun; null when none has. */
   readonly known: string | null;
   /** Resolves when the task is stored durably. Nothing may be asked about it before. */
   keep(task: string): Promise<void>;
-}
-
-/** What a caller may ask for besides ratio and size. Null: as the model does it by itself. */
-export interface AskedOptions {
-  /** A word of the model's own, such as `high`. */
-  quality: string | null;
-  background: Background | null;
-  /** The seed of this image. The same seed gives a similar picture. */
-  seed: number | null;
-  /** What the picture must not show. */
-  negativePrompt: string | null;
 }
 
 /** The API of a vendor whose fields a request or an answer has. */
@@ -98,8 +125,11 @@ export interface VerbatimAnswer {
   fields: Readonly<Record<string, unknown>>;
 }
 
-/** An option that a provider may be able to pass on to its model. */
-export type Carried = keyof AskedOptions | "mask" | (typeof DECISIVE_FIELDS)[number];
+/** The options that not every provider can pass on. */
+export const PASSED_ON = ["quality", "background", "seed", "negativePrompt"] as const;
+
+/** What a provider may be able to pass on to its model. */
+export type Carried = (typeof PASSED_ON)[number] | "mask" | (typeof DECISIVE_FIELDS)[number];
 
 /** Where an image is asked for: in a batch, in one that links a parent batch (as a retry does), or in real time. */
 type RequestOrigin = "batch" | "child-batch" | "realtime";
@@ -118,9 +148,12 @@ export interface LargeImage extends Pick<ReferenceImage, "read" | "lend"> {
   readonly length: number;
 }
 
-/** The result of a request. It may hold no image (a refusal without an error) or several. */
-export interface GeneratedImages {
-  images: readonly (Buffer | LargeImage)[];
+/**
+ * The result of a request. It may hold no image (a refusal without an error) or several. After `readOutput` an image is a
+ * `MadeImage`.
+ */
+export interface GeneratedImages<Image = Buffer | LargeImage> {
+  images: readonly Image[];
   /** Frees the memory and the disk that the images take. Must be called in the end. Left out: there is nothing to free. */
   discard?(): Promise<void>;
   /** The version that made the image; null when the upstream returned none. */
@@ -143,6 +176,16 @@ export interface UpstreamUsage {
   costMicroUsd: number | null;
   /** From the request to its answer. Measured by the worker; left out where nothing was measured. */
   tookMs?: number;
+}
+
+/** The abilities that some images need from a provider, besides the model. Each value comes once. */
+export interface Needs {
+  /** The most reference images of one of the images. */
+  references: number;
+  ratios: readonly AspectRatio[];
+  sizes: readonly ImageSize[];
+  /** What any of the images asks for besides. Default: nothing. */
+  options?: readonly Carried[];
 }
 
 /** The abilities of an upstream. Admission and failover choose providers by it. */

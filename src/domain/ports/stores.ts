@@ -173,8 +173,6 @@ interface ReferenceRepository {
   ofSources(batchId: string, sourceIndexes: readonly number[]): Promise<NewReference[]>;
   /** How many references each item of the request (`sourceIndex`) has; those without any are left out. */
   countBySource(batchId: string): Promise<ReadonlyMap<number, number>>;
-  /** How many references the item with the most of them has (0 in a batch without references), and whether any has a mask. */
-  mostOfSource(batchId: string): Promise<{ references: number; hasMask: boolean }>;
 }
 
 interface IdempotencyRepository {

@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { readImageHeader } from "../../contract/image-formats.ts";
+import { readImageHeader, tierOf } from "../../contract/image-formats.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { amountText } from "../../kernel/money.ts";
@@ -234,7 +234,7 @@ function movementOf({ id, accountId, amountMicroUsd }: RealtimeHoldRecord, kind:
  */
 export async function holdForRecording(
   deps: { stores: Stores; clock: Clock; ids: Ids; worker: string },
-  { model, tier, ratio }: Pick<ImageRequest, "model" | "tier" | "ratio">,
+  { model, options: { size, ratio } }: Pick<ImageRequest, "model" | "options">,
   provider: string,
   amountMicroUsd: number,
 ): Promise<{ captured(image: Buffer): Promise<void>; released(): Promise<void> } | null> {
@@ -260,7 +260,7 @@ export async function holdForRecording(
     captured: (image) => {
       const { mimeType = "image/png", widthPx = null, heightPx = null } = readImageHeader(image) ?? {};
       const made = { realtimeId: hold.id, imageIndex: 0, ...owner, model, executedModel: model, provider };
-      const facts = { size: tier, ratio, mimeType, widthPx: widthPx ?? 0, heightPx: heightPx ?? 0 };
+      const facts = { size: tierOf(size), ratio, mimeType, widthPx: widthPx ?? 0, heightPx: heightPx ?? 0 };
       const createdAtMs = clock.nowMs();
       const record = { ...made, ...facts, sizeBytes: image.length, amountMicroUsd, createdAtMs };
       return endHold(stores, hold, [record], [], createdAtMs);

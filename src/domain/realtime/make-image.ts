@@ -1,16 +1,24 @@
 import { ImgbatchError, TWO_LOST } from "../../contract/errors.ts";
-import { MOST_SEED, tierOf } from "../../contract/image-formats.ts";
 import type { UnknownOutcome } from "../../contract/limits.ts";
 import { type Clock, timeLimit } from "../../kernel/clock.ts";
 import { seedOf } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { linkSignals, unlessAborted } from "../../kernel/signals.ts";
+import { type CheckedContent, outputSeed } from "../checked-content.ts";
 import type { Call } from "../health/calls.ts";
 import { type ProviderHealth, WAITING_CODE_OF } from "../health/provider-health.ts";
 import { waitingFor } from "../health/waiting.ts";
 import { askInTurn, NOT_AGAIN, type Turn } from "../images/ask-in-turn.ts";
-import { type MadeImage, type MadeOutput, readOutput } from "../images/output-images.ts";
-import { identityOf, isDrawing, isPaid, mayBePaidTwice, type Offer, requestedPixels } from "../models.ts";
+import { type MadeImage, readOutput } from "../images/output-images.ts";
+import {
+  identityOf,
+  isDrawing,
+  isPaid,
+  type ModelEntry,
+  mayBePaidTwice,
+  type Offer,
+  requestedPixels,
+} from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import {
   type GeneratedImages,
@@ -22,33 +30,27 @@ import {
   type VerbatimAnswer,
 } from "../ports/image-provider.ts";
 import type { RealtimeHoldRecord, UpstreamTask, UsageRecord } from "../records.ts";
-import type { CheckedContent } from "./checked-content.ts";
 import { takenForDead } from "./holds.ts";
 
 /** Returns the request to a provider for an image of the real-time request `id`. `index` counts its images from 0. */
 function imageRequest(
-  request: CheckedContent,
+  { id, index, model, content }: WantedImage,
   { provider, executedModel }: Pick<Offer, "provider" | "executedModel">,
-  { id, index }: { id: string; index: number },
 ): ImageRequest {
-  const { prompt, earlier, size, ratio, keepsRatio, mimeType, images, mask, asked, verbatim } = request;
-  const askedSeed = asked?.seed == null ? null : (asked.seed + index) % (MOST_SEED + 1);
+  const { prompt, earlier, images, mask, options, verbatim } = content;
+  const seed = outputSeed(options, index);
   return {
     model: executedModel,
     prompt,
     earlier,
     outputIndex: index,
-    tier: tierOf(size),
-    ratio,
-    keepsRatio,
-    size: requestedPixels(provider, executedModel, { size, ratio }),
-    mimeType,
+    options: { ...options, seed },
+    pixels: requestedPixels(provider, executedModel, options),
     references: images,
     ...(mask && { mask }),
     attempt: 1,
-    seed: askedSeed ?? seedOf(index === 0 ? id : `${id}/${index}`),
-    ...(asked && { asked: { ...asked, seed: askedSeed } }),
-    defaultQuality: request.model.defaultQuality,
+    seed: seed ?? seedOf(index === 0 ? id : `${id}/${index}`),
+    defaultQuality: model.defaultQuality,
     ...(verbatim && { verbatim }),
     origin: "realtime",
   };
@@ -129,7 +131,9 @@ export interface MakeImageDeps {
 
 /** One of the images that a request asks for. */
 interface WantedImage {
-  request: CheckedContent;
+  /** The model that was asked for. */
+  model: ModelEntry;
+  content: CheckedContent;
   /** The id of the request. */
   id: string;
   /** 0 for the first image of the request. */
@@ -376,7 +380,7 @@ async function ask(
     trail.isPaid = isPaid(provider);
     trail.isInDoubt = !isDrawing(provider);
   };
-  const image = { ...imageRequest(wanted.request, offer, wanted), task: taskOf(trail, provider) };
+  const image = { ...imageRequest(wanted, offer), task: taskOf(trail, provider) };
   const work = provider.generate(image, signal, onSent);
   return unlessAborted(work, signal).catch((error) => {
     // Its caller has gone: what comes all the same is freed.
@@ -393,7 +397,7 @@ async function readIntoMemory(
   output: GeneratedImages,
   inspector: ImageInspector,
   provider: ItemProvider,
-): Promise<MadeOutput<Buffer>> {
+): Promise<GeneratedImages<MadeImage<Buffer>>> {
   const made = await readOutput(output, inspector, provider);
   if (made.images.reduce((sum, { image }) => sum + image.length, 0) > MAX_IN_MEMORY_BYTES) {
     const message = "The images of one answer are more than 64 MiB together. A batch takes them.";
@@ -446,16 +450,17 @@ function withoutImage(
   throw realtimeError(error);
 }
 
-function callOf({ provider }: Offer<ItemProvider>, { request, trail }: WantedImage): Call {
+function callOf({ provider }: Offer<ItemProvider>, { model, trail }: WantedImage): Call {
   const isMaybePaidTwice = trail.mayBePaidTwice && trail.isPaid;
   const nothing = { images: 0, isError: true, isMaybePaidTwice, billedMicroUsd: 0, usage: null };
-  return { provider: provider.name, model: request.model.id, ...nothing };
+  return { provider: provider.name, model: model.id, ...nothing };
 }
 
 /** Returns one record for each image. The first of each wanted image is paid for; further ones are free. */
 export function usageOf(
   hold: RealtimeHoldRecord,
-  { request, made, priceMicroUsd }: { request: CheckedContent; made: readonly Made[]; priceMicroUsd: number },
+  { model, content, priceMicroUsd }: Pick<WantedImage, "model" | "content" | "priceMicroUsd">,
+  made: readonly Made[],
   nowMs: number,
 ): UsageRecord[] {
   const images = made.flatMap(({ images, executed, provider }) =>
@@ -466,11 +471,11 @@ export function usageOf(
     imageIndex,
     apiKeyId: hold.apiKeyId,
     accountId: hold.accountId,
-    model: request.model.id,
+    model: model.id,
     executedModel: executed,
     provider,
-    size: request.size,
-    ratio: request.ratio,
+    size: content.options.size,
+    ratio: content.options.ratio,
     ...facts,
     sizeBytes: image.length,
     amountMicroUsd,

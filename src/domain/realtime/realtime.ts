@@ -5,16 +5,24 @@ import { type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { linkSignals } from "../../kernel/signals.ts";
 import type { Caller } from "../batches/create-batch.ts";
 import { payerOf, priceRealtimeImage } from "../billing/payer.ts";
+import { type CheckedContent, needsOf } from "../checked-content.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
 import type { Call } from "../health/calls.ts";
 import { waitingFor } from "../health/waiting.ts";
-import { identityOf, isPaid, type Misfit, mayBePaidTwice, misfit, type Offers } from "../models.ts";
+import {
+  identityOf,
+  isPaid,
+  type Misfit,
+  type ModelEntry,
+  mayBePaidTwice,
+  misfit,
+  type Offers,
+} from "../models.ts";
 import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { KeyedRequestRecord, LostCall, RealtimeHoldRecord, UpstreamTask } from "../records.ts";
 import { KEPT } from "../retention.ts";
-import { type CheckedContent, needsOf } from "./checked-content.ts";
 import { countRequest, endHold, moveHold, openHold, type RequestRate } from "./holds.ts";
 import {
   type Finish,
@@ -58,12 +66,15 @@ interface RealtimeDeps extends MakeImageDeps {
 /** The outcome of one image of a request: images, no image, or a refusal of the prompt. */
 export interface GeneratedContent extends Omit<Made, "provider"> {
   id: string;
-  request: CheckedContent;
+  /** What was asked for. */
+  asked: CheckedContent;
 }
 
 /** A request that has passed every check. */
 interface RealtimeRequest {
   caller: Caller;
+  /** The model that was asked for. */
+  model: ModelEntry;
   content: CheckedContent;
   /** How many images are made at the same time, with one hold for all. */
   count: number;
@@ -154,7 +165,7 @@ export class Realtime {
       if (earlier !== null) await stores.write((tx) => tx.keyedRequests.remove(earlier));
       return answer;
     } catch (error) {
-      const offers = this.#deps.offers.all(request.content.model.id, needsOf(request.content));
+      const offers = this.#deps.offers.all(request.model.id, needsOf([request.content]));
       const isPaidFor = offers.some(({ provider }) => isPaid(provider));
       if (!(error instanceof ImgbatchError) || !error.mayBePaid || !isPaidFor) throw error;
       const paidRuns = (earlier?.paidRuns ?? 0) + 1;
@@ -203,15 +214,15 @@ export class Realtime {
    * short.
    */
   async #makeAnswer(
-    { caller, content, count, key, fingerprint, ...request }: RealtimeRequest,
+    { caller, model, content, count, key, fingerprint, ...request }: RealtimeRequest,
     earlier: KeyedRequestRecord | null,
   ): Promise<KeyedAnswer> {
     const gone = key === null ? request.gone : null;
     gone?.throwIfAborted();
     this.#stopping.signal.throwIfAborted();
     const { stores, blobs, clock, ids, rate, presence, health } = this.#deps;
-    const { model, size: tier } = content;
-    const needs = needsOf(content);
+    const { size, quality } = content.options;
+    const needs = needsOf([content]);
     const offers = this.#deps.offers.all(model.id, needs);
     const first = offers[0];
     if (!first) throw this.#noProvider(model.id, needs, request.fieldOf);
@@ -221,9 +232,8 @@ export class Realtime {
     const most = MOST_REPEATS_OF[this.#deps.unknownOutcome];
     if (earlier !== null && paidBefore > most && !areBegun) return this.#giveUp(earlier);
     const payer = await payerOf(this.#deps, caller, first);
-    const quality = content.asked?.quality ?? null;
-    const priceMicroUsd = priceRealtimeImage(model, tier, caller.group, payer.rateMultiplier, quality);
-    if (priceMicroUsd === null) throw new Error(`${model.id} has no price at ${tier}`);
+    const priceMicroUsd = priceRealtimeImage(model, size, caller.group, payer.rateMultiplier, quality);
+    if (priceMicroUsd === null) throw new Error(`${model.id} has no price at ${size}`);
     const { id: worker, lost } = presence;
     const createdAtMs = clock.nowMs();
     const owner = { apiKeyId: caller.key.id, accountId: payer.account.id };
@@ -297,18 +307,19 @@ export class Realtime {
     });
     const calls = () => trails.flatMap((trail) => trail.calls);
     try {
-      const wanted = trails.map((trail, index) => ({ request: content, id, index, priceMicroUsd, trail }));
+      const asked = { model, content, priceMicroUsd };
+      const wanted = trails.map((trail, index) => ({ ...asked, id, index, trail }));
       const ends = { gone, lost, stopping: this.#stopping.signal };
       const made = await makeImages(this.#deps, offers, wanted, ends, request.finish);
       const outcome = await outcomeOf(() =>
-        request.render(made.map((each) => ({ id, request: content, ...each }))),
+        request.render(made.map((each) => ({ id, asked: content, ...each }))),
       );
       const keep = async ({ body }: { body: Buffer }) =>
         (await blobs.put(KEPT.answers.prefix + id, body)).sha256;
       const bill = upstreamBill(calls());
       const kept =
         "error" in outcome ? keptError(outcome.error) : record && { sha256: await keep(outcome), ...bill };
-      const usage = usageOf(hold, { request: content, made, priceMicroUsd }, clock.nowMs());
+      const usage = usageOf(hold, asked, made, clock.nowMs());
       const pay = () =>
         endHold(stores, hold, usage, calls(), clock.nowMs(), async (tx) => {
           if (record === null) return;

@@ -17,7 +17,7 @@ import { tmpdir } from "node:os";
 import { basename, delimiter, join, resolve, sep } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { z } from "zod";
-import { IMAGE_EXTENSIONS, sniffImageType } from "../../contract/image-formats.ts";
+import { IMAGE_EXTENSIONS, sniffImageType, tierOf } from "../../contract/image-formats.ts";
 import type { EntryOf } from "../../contract/provider-entries.ts";
 import type { ItemErrorCode } from "../../contract/statuses.ts";
 import {
@@ -479,8 +479,8 @@ export function createCommandAdapter(entry: EntryOf<"command">, deps: AdapterDep
 function argvOf({ argv }: EntryOf<"command">, request: ImageRequest, folder: WorkFolder): string[] {
   const values: Record<string, string> = {
     prompt_file: folder.promptFile,
-    width: String(request.size.widthPx),
-    height: String(request.size.heightPx),
+    width: String(request.pixels.widthPx),
+    height: String(request.pixels.heightPx),
     seed: String(request.seed),
     output: folder.outputFile,
   };
@@ -493,21 +493,21 @@ function argvOf({ argv }: EntryOf<"command">, request: ImageRequest, folder: Wor
 
 /** The one JSON object on the program's standard input. `deadline_ms`: ms since 1970, when the program is ended. */
 function inputOf(entry: EntryOf<"command">, request: ImageRequest, folder: WorkFolder, nowMs: number) {
-  const { quality, background, negativePrompt } = request.asked ?? {};
+  const { size, ratio, mimeType, quality, background, negativePrompt } = request.options;
   return {
     v: 1,
     id: folder.id,
     prompt: folder.prompt,
     model: request.model,
-    ratio: request.ratio,
-    size: request.tier,
-    width: request.size.widthPx,
-    height: request.size.heightPx,
-    mime_type: request.mimeType,
+    ratio,
+    size: tierOf(size),
+    width: request.pixels.widthPx,
+    height: request.pixels.heightPx,
+    mime_type: mimeType,
     seed: request.seed,
-    ...(quality != null && { quality }),
-    ...(background != null && { background }),
-    ...(negativePrompt != null && { negative_prompt: negativePrompt }),
+    ...(quality !== null && { quality }),
+    ...(background !== null && { background }),
+    ...(negativePrompt !== null && { negative_prompt: negativePrompt }),
     references: folder.references,
     output_dir: folder.output,
     deadline_ms: Math.round(nowMs + entry.timeoutSeconds * 1000),
@@ -572,7 +572,7 @@ async function makeWorkFolder(request: ImageRequest): Promise<WorkFolder> {
     prompt,
     promptFile,
     output,
-    outputFile: join(output, `image.${IMAGE_EXTENSIONS[request.mimeType]}`),
+    outputFile: join(output, `image.${IMAGE_EXTENSIONS[request.options.mimeType]}`),
     references,
     fill: async () => {
       await mkdir(output, { mode: 0o700 });

@@ -1,3 +1,4 @@
+import { tierOf } from "../../contract/image-formats.ts";
 import type { EntryOf } from "../../contract/provider-entries.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { REFUSING_FINISH_REASONS } from "../../contract/statuses.ts";
@@ -7,6 +8,7 @@ import {
   type GeneratedImages,
   type ImageRequest,
   ProviderError,
+  toldRatio,
   type UpstreamUsage,
   type VerbatimAnswer,
 } from "../../domain/ports/image-provider.ts";
@@ -59,8 +61,8 @@ export function seedRule(
   const preset = presetOf(entry)?.name ?? null;
   let list: Promise<unknown> = Promise.resolve(null);
   let endsMs = Number.NEGATIVE_INFINITY;
-  return async ({ model, asked, outputIndex }, signal) => {
-    if (asked?.seed != null) return true;
+  return async ({ model, options, outputIndex }, signal) => {
+    if (options.seed !== null) return true;
     if (preset !== null) return modelFacts(preset, model)?.seed === true;
     if (outputIndex === 0) return false;
     const nowMs = deps.clock.monotonicMs();
@@ -78,7 +80,8 @@ export function seedRule(
  * `hasSeed`: see `seedRule`. What a caller of the same API has said besides is in it as it came.
  */
 export function generateContentBody(request: ImageRequest, preset: string | null, hasSeed: boolean): object {
-  const { model, prompt, earlier, references, ratio, keepsRatio, tier, seed, verbatim } = request;
+  const { model, prompt, earlier, references, options, seed, verbatim } = request;
+  const ratio = toldRatio(request);
   const hasOneSize = modelFacts(preset, model)?.sizes.length === 1;
   const images = references.map((image) => ({
     inlineData: { mimeType: image.mimeType, data: new ReferenceText(image) },
@@ -99,8 +102,8 @@ export function generateContentBody(request: ImageRequest, preset: string | null
       imageConfig: {
         ...fieldsOf(config.imageConfig),
         // Without one the vendor keeps that of the first reference.
-        ...(keepsRatio ? {} : { aspectRatio: ratio }),
-        ...(hasOneSize ? {} : { imageSize: tier }),
+        ...(ratio === null ? {} : { aspectRatio: ratio }),
+        ...(hasOneSize ? {} : { imageSize: tierOf(options.size) }),
       },
       ...(hasSeed ? { seed } : {}),
     },

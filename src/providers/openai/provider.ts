@@ -1,12 +1,13 @@
-import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
+import { IMAGE_EXTENSIONS, tierOf } from "../../contract/image-formats.ts";
 import type { EntryOf } from "../../contract/provider-entries.ts";
+import type { ImageOptions } from "../../domain/ports/image-provider.ts";
 import {
-  type AskedOptions,
   type Carried,
   type GeneratedImages,
   type ImageRequest,
   type LargeImage,
   ProviderError,
+  toldRatio,
   type UpstreamUsage,
 } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
@@ -72,17 +73,18 @@ function imagesRequest(entry: Entry, request: ImageRequest): { path: string; bod
 
 /** The fields of a request for an image, without its references. */
 export function imageFields(entry: FieldRules, request: ImageRequest): Fields {
-  const { model, prompt, earlier = "", asked, tier } = request;
+  const { model, prompt, earlier = "", options } = request;
+  const tier = tierOf(options.size);
   const { formats, defaultQuality: ofVendor } = modelFacts(entry.preset, model) ?? {};
   const { defaultQuality = ofVendor } = request;
   const { responseFormat, resolution } = entry;
   const { verbatim } = request;
   // Without a type, some servers make a JPEG, which has no transparency.
-  const hasType = formats !== undefined || asked?.background === "transparent";
+  const hasType = formats !== undefined || options.background === "transparent";
   return {
     ...sizeFields(entry, request),
     // Models that can be asked for a type refuse `response_format`: they always return Base64.
-    ...(hasType ? { output_format: IMAGE_EXTENSIONS[request.mimeType].replace("jpg", "jpeg") } : {}),
+    ...(hasType ? { output_format: IMAGE_EXTENSIONS[options.mimeType].replace("jpg", "jpeg") } : {}),
     ...(formats || responseFormat === "omit" ? {} : { response_format: responseFormat }),
     // The price depends on it.
     ...(defaultQuality !== undefined && { quality: defaultQuality }),
@@ -90,21 +92,22 @@ export function imageFields(entry: FieldRules, request: ImageRequest): Fields {
     ...entry.extra,
     ...(resolution !== null &&
       tier !== "1K" && { resolution: resolution === "lower" ? tier.toLowerCase() : tier }),
-    ...askedFields(asked),
+    ...optionFields(options),
     model,
     prompt: joinTurns(earlier, prompt),
   };
 }
 
-function askedFields({ quality, background, seed, negativePrompt }: Partial<AskedOptions> = {}): Fields {
+function optionFields({ quality, background, seed, negativePrompt }: ImageOptions): Fields {
   const fields = Object.entries({ quality, background, seed, negative_prompt: negativePrompt });
-  return Object.fromEntries(fields.filter(([, value]) => value !== null && value !== undefined));
+  return Object.fromEntries(fields.filter(([, value]) => value !== null));
 }
 
 /** Pixels are sent for an edit that keeps the ratio of its reference, too: without them many servers make a square. */
-function sizeFields({ sizeAs }: FieldRules, { size, ratio, keepsRatio }: ImageRequest): Fields {
-  if (sizeAs === "aspect_ratio") return keepsRatio ? {} : { aspect_ratio: ratio };
-  const { widthPx: width, heightPx: height } = size;
+function sizeFields({ sizeAs }: FieldRules, request: ImageRequest): Fields {
+  const ratio = toldRatio(request);
+  if (sizeAs === "aspect_ratio") return ratio === null ? {} : { aspect_ratio: ratio };
+  const { widthPx: width, heightPx: height } = request.pixels;
   return sizeAs === "size" ? { size: `${width}x${height}` } : { width, height };
 }
 
@@ -214,7 +217,7 @@ export function createOpenaiAdapter(configured: EntryOf<"openai">, deps: Adapter
       const asked = joinTurns(request.earlier ?? "", request.prompt);
       const repeatable = { ...headers, ...repeatHeader(configured, request) };
       const call = { method: "POST", path, headers: repeatable, body, asked } as const;
-      const seed = request.asked?.seed ?? null;
+      const seed = request.options.seed;
       const costOf = (tokens: TokenCounts) => tokenCost(configured, request, tokens);
       return http.images(call, signal, { onSent, onAnswered }, async (answer) => {
         const made = await readImages(http, answer, headers, { costOf, signal });

@@ -1,5 +1,5 @@
 import type { Sharp } from "sharp";
-import { type ImageMimeType, TIER_FACTORS } from "../../contract/image-formats.ts";
+import { type ImageMimeType, TIER_FACTORS, tierOf } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { ImageRequest } from "../../domain/ports/image-provider.ts";
 import { DECODE_SECONDS, Decoding } from "../../imaging/decoding.ts";
@@ -102,9 +102,10 @@ export async function drawPicture(
   signal: AbortSignal,
   decoding = new Decoding(),
 ): Promise<Buffer> {
-  const { size, model, text, mimeType, asked, image } = drawing;
+  const { options, pixels: size, model, text, image } = drawing;
+  const { mimeType, quality, background, negativePrompt } = options;
   const index = drawing.outputIndex + image * IMAGE_STRIDE;
-  const seed = pictureSeed(model, text, asked?.seed == null ? index : `seed ${asked.seed} ${image}`);
+  const seed = pictureSeed(model, text, options.seed === null ? index : `seed ${options.seed} ${image}`);
   const { svg, caption, left, top } = await pageOf(drawing, seed, signal, decoding);
   signal.throwIfAborted();
   const page = sharp(Buffer.from(svg), { limitInputPixels: false, unlimited: true }).composite([
@@ -131,25 +132,29 @@ export async function drawPicture(
       model,
       seed,
       index: drawing.outputIndex,
-      ...Object.fromEntries(Object.entries(asked ?? {}).filter(([, value]) => value !== null)),
+      ...Object.fromEntries(
+        Object.entries({ quality, background, negativePrompt, seed: options.seed }).filter(
+          ([, value]) => value !== null,
+        ),
+      ),
       references: drawing.references.length,
     },
   });
 }
 
-function isTransparent({ asked }: Drawing): boolean {
-  return asked?.background === "transparent";
+function isTransparent({ options }: Drawing): boolean {
+  return options.background === "transparent";
 }
 
 /** Returns the page as an SVG document of the requested size, and the caption that lies over it. */
 async function pageOf(drawing: Drawing, seed: number, signal: AbortSignal, decoding: Decoding) {
-  const { size, text, model } = drawing;
-  const factor = TIER_FACTORS[drawing.tier];
+  const { pixels: size, text, model } = drawing;
+  const factor = TIER_FACTORS[tierOf(drawing.options.size)];
   // Lengths are pixels at 1K in every tier: a larger picture is the same drawing with more pixels.
   const [w, h] = [size.widthPx / factor, size.heightPx / factor];
   const least = Math.min(w, h);
   const margin = Math.round(least * 0.032);
-  const { quality = null, negativePrompt = null } = drawing.asked ?? {};
+  const { quality, negativePrompt } = drawing.options;
   const plan = planScene(text, seed, negativePrompt ?? "");
   const random = new Random(seed);
   const palette = createPalette(plan, random.fork("palette"));
@@ -208,7 +213,7 @@ async function drawScene(
   const hasPlace = place !== "pattern" && !isTransparent(drawing);
   if (hasPlace) drawLayers(scene, "back");
   else if (place === "pattern") drawPattern(scene);
-  await drawReferences(scene, drawing, TIER_FACTORS[drawing.tier], options);
+  await drawReferences(scene, drawing, TIER_FACTORS[tierOf(drawing.options.size)], options);
   // With a reference, the subjects are small and stand in the lower right corner.
   const hasCards = drawing.references.length > 0;
   const corner = `translate(${round(w * 0.52)} ${round(h * 0.52)})scale(0.48)`;

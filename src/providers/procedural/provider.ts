@@ -222,7 +222,7 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
       for (let image = 0; image < directives.imageCount; image++) {
         images.push(
           directives.badBytes
-            ? badBytes(request.mimeType)
+            ? badBytes(request.options.mimeType)
             : await drawPicture(
                 { ...request, prompt, text, image, version: DRAWING_VERSION },
                 signal,
@@ -230,7 +230,7 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
               ),
         );
       }
-      const seed = request.asked?.seed ?? null;
+      const { seed } = request.options;
       return seed === null ? { images, modelVersion } : { images, modelVersion, seed };
     },
     close: async () => {},
@@ -250,7 +250,7 @@ function instructionOf({ verbatim }: ImageRequest): string {
 }
 
 /** Returns bytes that begin like the image type but are no image. */
-function badBytes(mimeType: ImageRequest["mimeType"]): Buffer {
+function badBytes(mimeType: ImageRequest["options"]["mimeType"]): Buffer {
   const head = IMAGE_HEADS[mimeType].map((byte) => byte ?? 0);
   return Buffer.concat([Buffer.from(head), Buffer.from("these bytes are not an image, on purpose")]);
 }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { IN_REPLAY_DIRECTORY } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_EXTENSIONS, IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
+import { IMAGE_EXTENSIONS, IMAGE_MIME_TYPES, tierOf } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { ReplayEntry } from "../../contract/provider-entries.ts";
 import { type ImageInspector, InvalidImageError } from "../../domain/ports/image-inspector.ts";
@@ -17,6 +17,7 @@ import {
   type ImageRequest,
   type ItemProvider,
   ProviderError,
+  toldRatio,
   type UpstreamFacts,
 } from "../../domain/ports/image-provider.ts";
 import type { Decoding } from "../../imaging/decoding.ts";
@@ -91,25 +92,25 @@ const recordSchema = z.strictObject({
 });
 
 async function wordsOf(request: ImageRequest) {
-  const { asked, references, mask } = request;
+  const { options, references, mask } = request;
   const hashOf = (image: ImageRequest["references"][number]) => image.lend(async (bytes) => sha256Hex(bytes));
   const sent = await Promise.all(references.map(hashOf));
   return {
     model: request.model,
     prompt: request.prompt,
     earlier: request.earlier || undefined,
-    negative_prompt: asked?.negativePrompt ?? undefined,
+    negative_prompt: options.negativePrompt ?? undefined,
     // It follows from the first reference.
-    aspect_ratio: request.keepsRatio ? undefined : request.ratio,
-    image_size: request.tier,
-    quality: asked?.quality ?? request.defaultQuality,
-    background: asked?.background ?? undefined,
-    seed: asked?.seed ?? undefined,
+    aspect_ratio: toldRatio(request) ?? undefined,
+    image_size: tierOf(options.size),
+    quality: options.quality ?? request.defaultQuality,
+    background: options.background ?? undefined,
+    seed: options.seed ?? undefined,
     references: sent.length > 0 ? sent : undefined,
     mask: mask && (await hashOf(mask)),
     // The rest depends on what a model has said, and recordings have pictures alone.
     said: decisiveWords(request),
-    mime_type: request.mimeType,
+    mime_type: options.mimeType,
     ordinal: request.outputIndex,
   };
 }

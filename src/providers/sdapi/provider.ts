@@ -116,7 +116,7 @@ function bodyOf(
   mask: Buffer | undefined,
 ): object {
   const [reference] = request.references;
-  const negativePrompt = request.asked?.negativePrompt ?? null;
+  const { negativePrompt } = request.options;
   const { override_settings: settings } = extra;
   // The models of a list are names of ours: only a mapping names a checkpoint of the server.
   const checkpoint = Array.isArray(models) ? {} : { sd_model_checkpoint: request.model };
@@ -128,8 +128,8 @@ function bodyOf(
     ...extra,
     prompt,
     ...(negativePrompt !== null && { negative_prompt: negativePrompt }),
-    width: multipleOf8(request.size.widthPx),
-    height: multipleOf8(request.size.heightPx),
+    width: multipleOf8(request.pixels.widthPx),
+    height: multipleOf8(request.pixels.heightPx),
     seed: request.seed,
     ...(reference && { init_images: [new ReferenceText(reference)] }),
     ...(mask && { mask: mask.toString("base64"), inpainting_mask_invert: 0 }),

@@ -1,4 +1,4 @@
-import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
+import { IMAGE_EXTENSIONS, tierOf } from "../../contract/image-formats.ts";
 import { type EntryOf, placeholdersIn } from "../../contract/provider-entries.ts";
 import {
   type GeneratedImages,
@@ -198,7 +198,7 @@ export function createTaskAdapter(configured: Entry, deps: AdapterDeps): Upstrea
         for (let polls = known === null ? 1 : 0; ; polls++) {
           if (polls > 0) await clock.sleep(pollMs * Math.min(5, 1.3 ** (polls - 1)), signal);
           const made = await look(task, asked, signal);
-          if (made !== null) return { ...made, seed: request.asked?.seed ?? null };
+          if (made !== null) return { ...made, seed: request.options.seed };
           if (clock.monotonicMs() - startMs < limitMs) continue;
           await cancel(task);
           throw lost(`has not ended its task within ${entry.timeoutSeconds} s`);
@@ -266,19 +266,19 @@ function abilitiesOf(entry: Entry): UpstreamAdapter["takes"] {
 
 /** The values of a request by placeholder, in the upstream's words. Undefined: the request has none. */
 function valuesOf(entry: Entry, request: ImageRequest): Record<string, unknown> {
-  const { model, ratio, tier, size, mimeType, asked, references, defaultQuality } = request;
+  const { model, options, pixels, references, defaultQuality } = request;
   const facts = modelFacts(entry.preset, model);
-  const type = IMAGE_EXTENSIONS[mimeType].replace("jpg", "jpeg") as "png" | "jpeg" | "webp";
+  const type = IMAGE_EXTENSIONS[options.mimeType].replace("jpg", "jpeg") as "png" | "jpeg" | "webp";
   const plain = {
     model,
-    ratio,
-    size: tier,
-    width: size.widthPx,
-    height: size.heightPx,
+    ratio: options.ratio,
+    size: tierOf(options.size),
+    width: pixels.widthPx,
+    height: pixels.heightPx,
     format: facts?.formats === undefined || facts.formats.includes(type) ? type : undefined,
-    quality: asked?.quality ?? defaultQuality ?? facts?.defaultQuality,
-    background: asked?.background ?? undefined,
-    seed: asked?.seed ?? undefined,
+    quality: options.quality ?? defaultQuality ?? facts?.defaultQuality,
+    background: options.background ?? undefined,
+    seed: options.seed ?? undefined,
   };
   const said = Object.entries(plain).map(([name, value]) => [
     name,
@@ -290,7 +290,7 @@ function valuesOf(entry: Entry, request: ImageRequest): Record<string, unknown> 
   return {
     ...Object.fromEntries(said),
     prompt: joinTurns(request.earlier ?? "", request.prompt),
-    negative_prompt: asked?.negativePrompt ?? undefined,
+    negative_prompt: options.negativePrompt ?? undefined,
     references: images.length === 0 ? undefined : images,
     ...Object.fromEntries(images.map((image, at) => [`reference${at + 1}`, image])),
   };

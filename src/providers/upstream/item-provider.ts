@@ -1,4 +1,5 @@
 import { keyProblemOf, secretVariables } from "../../contract/data-directory.ts";
+import { tierOf } from "../../contract/image-formats.ts";
 import type { UpstreamEntry } from "../../contract/provider-entries.ts";
 import {
   type GeneratedImages,
@@ -90,7 +91,7 @@ function makeInTime(
   signal: AbortSignal,
   { onSent, onAnswered }: { onSent(): void; onAnswered(bytes: number): void },
 ): Promise<GeneratedImages> {
-  const seconds = entry.timeoutSeconds ?? TIER_SECONDS[request.tier];
+  const seconds = entry.timeoutSeconds ?? TIER_SECONDS[tierOf(request.options.size)];
   let isSent = false;
   const late = () =>
     new ProviderError("PROVIDER_TIMEOUT", `${entry.name} did not answer within ${seconds} s.`, {

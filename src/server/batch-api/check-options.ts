@@ -3,7 +3,6 @@ import type { ImgbatchError } from "../../contract/errors.ts";
 import {
   type AspectRatio,
   BACKGROUNDS,
-  type ImageMimeType,
   type ImageSize,
   MOST_SEED,
   pixelAdvice,
@@ -12,7 +11,7 @@ import {
 } from "../../contract/image-formats.ts";
 import type { Limits } from "../../contract/limits.ts";
 import type { OptionFacts } from "../../domain/models.ts";
-import { BATCH_TERMS, type ItemTerms } from "../../domain/records.ts";
+import type { ImageOptions } from "../../domain/ports/image-provider.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { codePointLength, hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 import { fieldError } from "../http/errors.ts";
@@ -20,7 +19,8 @@ import { fieldError } from "../http/errors.ts";
 interface OptionRules {
   /** Null for an unknown model: the request is refused later, and values are not compared with it. */
   facts: OptionFacts | null;
-  mimeType: ImageMimeType;
+  /** What an item asks for that says nothing. */
+  defaults: ImageOptions;
   limits: Pick<Limits, "promptChars">;
   /** Each output after the first adds 1 to the seed. */
   outputCount: number;
@@ -29,12 +29,13 @@ interface OptionRules {
 }
 
 /**
- * Checks the `options` of an item, and returns the terms that it asks for. An option that asks for what the item has
- * anyway is left out, so that both requests are the same. `at` is the item, such as `items[3]`. Throws
+ * Checks the `options` of an item, and returns what it asks for. An option that asks for what the item has anyway counts as
+ * left out, so that both requests are the same. `at` is the item, such as `items[3]`. Throws
  * `BATCH_IMAGE_INVALID_ITEMS` with the field and what the model takes.
  */
-export function checkOptions(options: unknown, at: string, rules: OptionRules): ItemTerms {
-  if (options === undefined || options === null) return BATCH_TERMS;
+export function checkOptions(options: unknown, at: string, rules: OptionRules): ImageOptions {
+  const { facts, outputCount, defaults } = rules;
+  if (options === undefined || options === null) return defaults;
   if (typeof options !== "object" || Array.isArray(options))
     throw invalid(`${at}.options`, "must be an object");
   const given = options as Record<string, unknown>;
@@ -44,20 +45,28 @@ export function checkOptions(options: unknown, at: string, rules: OptionRules): 
     const advice = meant === null ? `the options are ${ITEM_OPTIONS.join(", ")}` : `did you mean ${meant}?`;
     throw invalid(`${at}.options.${name}`, `is not an option; ${advice}`);
   }
-  const { facts, outputCount } = rules;
   const choose = <T extends string>(name: string, known: readonly T[] | undefined) =>
     chosen(given[name], known, (problem) => invalid(`${at}.options.${name}`, problem));
-  const { size: tier, ratio } = readShape(given, at, facts, choose);
+  const { size, ratio } = readShape(given, at, facts, choose);
+  const { mimeType } = defaults;
   const { quality, background, negative_prompt: negativePrompt } = given;
   const names = { quality: "quality", background: "background", negativePrompt: "negative_prompt" };
-  const look = checkLook({ quality, background, negativePrompt }, rules, (option, problem) =>
+  const look = checkLook({ quality, background, negativePrompt }, { ...rules, mimeType }, (option, problem) =>
     invalid(`${at}.options.${names[option]}`, problem),
   );
-  const askedSeed = checkSeed(given.seed, `${at}.options.seed`, facts, outputCount);
-  return { ...BATCH_TERMS, tier: tier === "1K" ? null : tier, ratio, ...look, askedSeed };
+  return {
+    size: size ?? defaults.size,
+    ratio: ratio ?? defaults.ratio,
+    keepsRatio: ratio === null,
+    mimeType,
+    quality: look.quality,
+    background: look.background,
+    seed: checkSeed(given.seed, `${at}.options.seed`, facts, outputCount),
+    negativePrompt: look.negativePrompt,
+  };
 }
 
-type Look = Pick<ItemTerms, "quality" | "background" | "negativePrompt">;
+type Look = Pick<ImageOptions, "quality" | "background" | "negativePrompt">;
 
 /**
  * Checks what an image is asked to look like besides its shape, whatever the fields are called. What the model does without the
@@ -65,7 +74,12 @@ type Look = Pick<ItemTerms, "quality" | "background" | "negativePrompt">;
  */
 export function checkLook(
   given: Record<keyof Look, unknown>,
-  { facts, mimeType, limits, usualQuality }: Omit<OptionRules, "outputCount">,
+  {
+    facts,
+    mimeType,
+    limits,
+    usualQuality,
+  }: Pick<OptionRules, "facts" | "limits" | "usualQuality"> & Pick<ImageOptions, "mimeType">,
   refused: (option: keyof Look, problem: string) => ImgbatchError,
 ): Look {
   const choose = <T extends string>(option: keyof Look, known: readonly T[] | undefined) =>

@@ -24,16 +24,12 @@ import {
   type Limits,
 } from "../../contract/limits.ts";
 import { FIND_ONLY_HEADER, IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
-import {
-  type CheckedItem,
-  type CheckedReference,
-  type CheckedRequest,
-  requestHash,
-} from "../../domain/batches/checked-request.ts";
+import { type CheckedItem, type CheckedRequest, requestHash } from "../../domain/batches/checked-request.ts";
 import { type Caller, createBatch, isKnownKey, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
 import { budgetsOf } from "../../domain/billing/budget.ts";
 import { isPlayMoney, priceBatchImage, rateFor } from "../../domain/billing/payer.ts";
+import type { CheckedImage } from "../../domain/checked-content.ts";
 import { InputImages, NO_SENT_TEXTS, receiveImage, type SentTexts } from "../../domain/images/sent-image.ts";
 import {
   batchModelsOf,
@@ -46,6 +42,7 @@ import {
   referenceLimit,
 } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
+import { DEFAULT_OPTIONS } from "../../domain/ports/image-provider.ts";
 import type { AccountRecord, BatchRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { createYield } from "../../kernel/pacing.ts";
@@ -59,7 +56,7 @@ import {
   requireBatchFeature,
 } from "../http/authenticate.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
-import { queryChoice } from "../http/query.ts";
+import { invalidQuery, readQuery } from "../http/parameters.ts";
 import type { Operation } from "../operation.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
 import { plainFormat, shapeOf } from "../request-body/json-value.ts";
@@ -67,11 +64,6 @@ import { findBatch, showBatch } from "./batch-view.ts";
 import { checkOptions } from "./check-options.ts";
 
 type ReferenceBody = z.infer<typeof batchSchemas.ReferenceImage>;
-
-/** An item of which all but the references is checked. */
-interface ReadItem extends Omit<CheckedItem, "references"> {
-  referenceBodies: readonly unknown[];
-}
 
 interface Rules {
   /** Null for an unknown model: the request is refused later, its references are still checked. */
@@ -81,33 +73,37 @@ interface Rules {
 }
 
 /**
- * Reads the reference images of all items and checks their count, Base64 and size; `checkImages` follows. Throws the
- * code of the first failure.
+ * Reads the reference images of all items and checks their count, Base64 and size; `checkImages` follows. `items` are checked
+ * but for their images. Throws the code of the first failure.
  */
-async function readReferences(items: readonly ReadItem[], rules: Rules): Promise<CheckedItem[]> {
-  refuseTooMany(items, rules);
+async function readReferences(
+  bodies: readonly ItemBody[],
+  items: readonly CheckedItem[],
+  rules: Rules,
+): Promise<CheckedItem[]> {
+  refuseTooMany(bodies, rules);
   const yieldSometimes = createYield();
   let totalBytes = 0;
   const checked: CheckedItem[] = [];
-  const known = new Map<string, CheckedReference>();
-  for (const [i, { referenceBodies, ...item }] of items.entries()) {
-    const references: CheckedReference[] = [];
-    for (const [j, body] of referenceBodies.entries()) {
+  const known = new Map<string, CheckedImage>();
+  for (const [i, item] of items.entries()) {
+    const images: CheckedImage[] = [];
+    for (const [j, body] of (bodies[i]?.reference_images ?? []).entries()) {
       const at = `items[${i}].reference_images[${j}]`;
       const read = parseReference(body, at);
-      const reference = read.sha256 == null ? readReference(read, at, rules) : repeated(read, at, known);
-      references.push(reference);
+      const image = read.sha256 == null ? readReference(read, at, rules) : repeated(read, at, known);
+      images.push(image);
       if (read.sha256 != null) continue;
-      known.set(reference.image.sha256, reference);
-      totalBytes += reference.image.sizeBytes;
-      await yieldSometimes(reference.image.sizeBytes);
+      known.set(image.sha256, image);
+      totalBytes += image.sizeBytes;
+      await yieldSometimes(image.sizeBytes);
       if (totalBytes > rules.limits.referenceBytesPerBatch) {
         const mib = Math.floor(rules.limits.referenceBytesPerBatch / 1024 / 1024);
         const problem = `the reference images of the batch exceed ${mib} MiB in all`;
         throw fieldError("BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE", "items", problem);
       }
     }
-    checked.push({ ...item, references });
+    checked.push({ ...item, images });
   }
   return checked;
 }
@@ -117,16 +113,15 @@ async function readReferences(items: readonly ReadItem[], rules: Rules): Promise
  * once. Returns the size of the first image of each item; null for an item without one. Throws the code of the first failure.
  */
 async function checkImages(
-  items: readonly { references: readonly CheckedReference[] }[],
+  items: readonly CheckedItem[],
   inspector: ImageInspector,
 ): Promise<(SizePx | null)[]> {
-  const images = new InputImages(inspector);
+  const inputs = new InputImages(inspector);
   const sizes: (SizePx | null)[] = items.map(() => null);
-  for (const [i, { references }] of items.entries()) {
-    for (const [j, reference] of references.entries()) {
-      const { image, mimeType } = reference;
+  for (const [i, { images }] of items.entries()) {
+    for (const [j, image] of images.entries()) {
       const at = `items[${i}].reference_images[${j}]`;
-      const found = await images.check(image, mimeType);
+      const found = await inputs.check(image, image.mimeType);
       if ("problem" in found) {
         const fields = { type: `${at}.mime_type`, bytes: `${at}.data`, amount: at };
         throw invalidReference(fields[found.about], found.problem);
@@ -137,13 +132,14 @@ async function checkImages(
   return sizes;
 }
 
-function refuseTooMany(items: readonly ReadItem[], { model, limits }: Rules): void {
+function refuseTooMany(items: readonly ItemBody[], { model, limits }: Rules): void {
   const perItem = model ? referenceLimit(model) : Number.POSITIVE_INFINITY;
   let total = 0;
-  for (const [i, { outputCount, referenceBodies }] of items.entries()) {
-    total += outputCount * referenceBodies.length;
-    if (referenceBodies.length > perItem) {
-      const problem = `has ${referenceBodies.length} images; this model takes at most ${perItem}`;
+  for (const [i, { output_count, reference_images }] of items.entries()) {
+    const bodies = reference_images ?? [];
+    total += (output_count ?? 1) * bodies.length;
+    if (bodies.length > perItem) {
+      const problem = `has ${bodies.length} images; this model takes at most ${perItem}`;
       throw fieldError("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", `items[${i}].reference_images`, problem);
     }
   }
@@ -160,11 +156,7 @@ function parseReference(body: unknown, at: string): ReferenceBody {
 }
 
 /** Returns a reference whose bytes came earlier in the request. */
-function repeated(
-  body: ReferenceBody,
-  at: string,
-  known: ReadonlyMap<string, CheckedReference>,
-): CheckedReference {
+function repeated(body: ReferenceBody, at: string, known: ReadonlyMap<string, CheckedImage>): CheckedImage {
   const earlier = known.get((body.sha256 ?? "").toLowerCase());
   if (body.data != null) throw invalidReference(`${at}.sha256`, "cannot be given together with `data`");
   if (earlier === undefined)
@@ -174,7 +166,7 @@ function repeated(
   return { ...earlier, ...tagsOf(body, at) };
 }
 
-function tagsOf(body: ReferenceBody, at: string): Pick<CheckedReference, "id" | "type"> {
+function tagsOf(body: ReferenceBody, at: string): Pick<CheckedImage, "id" | "type"> {
   const { referenceIdChars, referenceTypeChars } = FIXED_LIMITS;
   return {
     id: checkTag(body.id, `${at}.id`, referenceIdChars),
@@ -182,7 +174,7 @@ function tagsOf(body: ReferenceBody, at: string): Pick<CheckedReference, "id" | 
   };
 }
 
-function readReference(body: ReferenceBody, at: string, rules: Rules): CheckedReference {
+function readReference(body: ReferenceBody, at: string, rules: Rules): CheckedImage {
   const { mime_type: mimeType, data } = body;
   if (body.storage_uri != null) throw invalidReference(`${at}.storage_uri`, "is not taken; send `data`");
   if (mimeType == null) throw invalidReference(`${at}.mime_type`, "is required: the type of the image");
@@ -194,7 +186,7 @@ function readReference(body: ReferenceBody, at: string, rules: Rules): CheckedRe
   const maxBytes = rules.limits.referenceImageBytes;
   const image = receiveImage(data, { maxBytes, base64: "strict", sent: rules.sent });
   if (typeof image === "string") throw invalidReference(`${at}.data`, image);
-  return { ...tagsOf(body, at), mimeType, image, sha256: image.sha256 };
+  return { ...image, ...tagsOf(body, at), mimeType };
 }
 
 function checkTag(text: string | null | undefined, at: string, maxChars: number): string | null {
@@ -274,17 +266,12 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   const model = rules.models.find((m) => m.id === modelId) ?? null;
   const facts = model && rules.optionsOf(model, request.provider ?? null);
   const { usualQuality = facts?.defaultQuality } = rules;
+  const defaults = { ...DEFAULT_OPTIONS, mimeType };
   const items = request.items.map((item, i) => {
     const checked = checkItem(item, i, limits);
     const { outputCount } = checked;
-    const terms = checkOptions(item.options, `items[${i}]`, {
-      facts,
-      mimeType,
-      limits,
-      outputCount,
-      usualQuality,
-    });
-    return { ...checked, terms };
+    const asked = { facts, defaults, limits, outputCount, usualQuality };
+    return { ...checked, options: checkOptions(item.options, `items[${i}]`, asked) };
   });
   refuseDuplicateIds(items);
   items.forEach((item, i) => {
@@ -296,7 +283,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     throw fieldError("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
   });
   const { sent = NO_SENT_TEXTS } = rules;
-  const checkedItems = await readReferences(items, { model, limits, sent });
+  const checkedItems = await readReferences(request.items, items, { model, limits, sent });
   const asked = {
     modelId,
     taskName,
@@ -321,15 +308,16 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   const shapes = facts ?? { ratios: ratiosOf(model) };
   const shaped = checkedItems.map((item, i) => {
     const size = sizes[i] ?? null;
-    if (size === null || item.terms.ratio !== null) return item;
-    return { ...item, terms: { ...item.terms, ratio: nearestRatio(size, shapes), keepsRatio: true } };
+    const { options } = item;
+    if (size === null || !options.keepsRatio) return item;
+    return { ...item, options: { ...options, ratio: nearestRatio(size, shapes) } };
   });
   return { ...checked, items: shaped, model, hash };
 }
 
 type ItemBody = z.infer<typeof bodySchema>["items"][number];
 
-function checkItem(item: ItemBody, index: number, limits: Limits): Omit<ReadItem, "terms"> {
+function checkItem(item: ItemBody, index: number, limits: Limits): Omit<CheckedItem, "options"> {
   const refuse = (field: string, problem: string) => invalid(`items[${index}].${field}`, problem);
   const prompt = item.prompt.trim();
   if (prompt === "") throw refuse("prompt", "must not be empty");
@@ -343,8 +331,9 @@ function checkItem(item: ItemBody, index: number, limits: Limits): Omit<ReadItem
   return {
     customId: item.custom_id ?? generatedCustomId(index + 1),
     prompt,
+    earlier: "",
     outputCount,
-    referenceBodies: item.reference_images ?? [],
+    images: [],
   };
 }
 
@@ -564,7 +553,10 @@ export const createOperations: readonly Operation[] = [
     handler: (deps) => async (request, response) => {
       const { group } = callerOf(response);
       const account = await accountOf(deps, response);
-      const name = queryChoice(request, "provider", deps.offers.providerNames) ?? null;
+      const name = readQuery(request, "Provider") ?? null;
+      const names = deps.offers.providerNames;
+      if (name !== null && !names.includes(name))
+        throw invalidQuery("provider", `must be one of ${names.join(", ")}`);
       const data = batchModelsOf(group, deps.models).flatMap((model) => {
         const offer = deps.offers.first(model.id, undefined, name);
         const facts = deps.offers.optionsFor(model, name);
@@ -608,7 +600,7 @@ export const createOperations: readonly Operation[] = [
     ],
     guards: makesBatches,
     handler: (deps) => async (request, response) => {
-      const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
+      const caller = consentingCaller(request, response, "BATCH_IMAGE_INVALID_ITEMS");
       const { limits, bodyBudgets, blobs } = deps;
       const images = { base64: "strict", maxBytes: limits.referenceImageBytes, blobs } as const;
       const format = {
@@ -646,7 +638,7 @@ export const createOperations: readonly Operation[] = [
       });
       if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
       try {
-        response.status(200).json(await showBatch(deps, batch));
+        response.status(200).json(await showBatch(deps, caller, batch));
       } finally {
         // The caller need not wait for what the workers do first.
         if (!replayed) deps.onBatchCreated(batch);
@@ -671,7 +663,7 @@ export const createOperations: readonly Operation[] = [
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_NOT_READY", ...bodyErrors, ...makeErrors],
     guards: makesBatches,
     handler: (deps) => async (request, response) => {
-      const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
+      const caller = consentingCaller(request, response, "BATCH_IMAGE_INVALID_ITEMS");
       const { id } = await findBatch(deps.stores, caller, request.params.id);
       const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
       const customIds = hasBody(request) ? await readCustomIds(deps, request, response) : null;
@@ -679,7 +671,7 @@ export const createOperations: readonly Operation[] = [
       const { batch, replayed } = await retryFailed(deps, id, { idempotencyKey, consentMicroUsd, customIds });
       if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
       else deps.onBatchCreated(batch);
-      response.json(await showBatch(deps, batch));
+      response.json(await showBatch(deps, caller, batch));
     },
   },
 ];

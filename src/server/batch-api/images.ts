@@ -2,11 +2,9 @@ import { Readable } from "node:stream";
 import type { Request, Response } from "express";
 import type { ItemThumbnail } from "../../contract/batch-api.ts";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
-import { IMAGE_EXTENSIONS, IMAGE_MIME_TYPES, type ImageMimeType } from "../../contract/image-formats.ts";
-import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/image-formats.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";
-import { OPERATOR } from "../../domain/accounts.ts";
 import { deleteImages } from "../../domain/batches/delete.ts";
 import { openIntact, readIntact } from "../../domain/downloads/piece-stream.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
@@ -24,8 +22,9 @@ import {
   sendDownload,
   unchanged,
 } from "../http/downloads.ts";
+import { fieldError } from "../http/errors.ts";
 import { goneSignal } from "../http/exchange.ts";
-import { queryChoice, queryText } from "../http/query.ts";
+import { readQuery } from "../http/parameters.ts";
 import type { Operation } from "../operation.ts";
 import { findBatch } from "./batch-view.ts";
 import { readItems } from "./items.ts";
@@ -57,26 +56,14 @@ async function findOutput(
   if (item.status !== "success") throw new ImgbatchError("BATCH_IMAGE_ITEM_FAILED");
   const outputs = await stores.read.outputs.ofItem(item.id);
   if (outputs.length === 0) throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", IMAGES_DELETED);
-  const imageIndex = readImageIndex(request);
+  const imageIndex = readQuery(request, "ImageIndex");
   const output = outputs.find((o) => o.imageIndex === imageIndex);
-  if (!output) throw indexOutOfRange(item.imageCount);
+  if (!output) {
+    const range = `must be 0 to ${item.imageCount - 1}`;
+    throw fieldError("BATCH_IMAGE_ITEM_IMAGE_INDEX_OUT_OF_RANGE", "image_index", range);
+  }
   return { batch, item, output };
 }
-
-function readImageIndex(request: Request): number {
-  const text = queryText(request, "image_index") ?? "0";
-  if (!/^\d{1,9}$/.test(text)) throw indexOutOfRange(null);
-  return Number(text);
-}
-
-function indexOutOfRange(imageCount: number | null): ImgbatchError {
-  const range = imageCount === null ? "an integer from 0" : `0 to ${imageCount - 1}`;
-  return new ImgbatchError("BATCH_IMAGE_ITEM_IMAGE_INDEX_OUT_OF_RANGE", `image_index: must be ${range}`, {
-    param: "image_index",
-  });
-}
-
-const WIDTHS = ["256", "1024"] as const;
 
 /** Lets the browser of a caller keep what never changes. */
 function keepInBrowser(response: Response): void {
@@ -131,11 +118,11 @@ const getContent: Operation = {
   errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
   handler: (deps) => async (request, response) => {
     const caller = callerOf(response);
-    const mustHaveEnded = caller.key !== OPERATOR;
+    const mustHaveEnded = caller.scope.keys === "own";
     const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded });
     const { imageIndex } = output;
     const name = imageIndex === 0 ? item.customId : `${item.customId}_${imageIndex + 1}`;
-    const asked = queryChoice(request, "mime_type", IMAGE_MIME_TYPES) ?? null;
+    const asked = readQuery(request, "ImageType") ?? null;
     const { sizeBytes, sha256, mimeType, open } = await outputAs(deps, output, asked);
     const download = {
       sizeBytes,
@@ -198,7 +185,7 @@ export const imageOperations: readonly Operation[] = [
     handler:
       ({ stores, thumbnails, thumbnailSlots }) =>
       async (request, response) => {
-        const width = queryChoice(request, "width", WIDTHS) ?? "256";
+        const width = readQuery(request, "ThumbnailWidth");
         const { output } = await findOutput(stores, request, response, { mustHaveEnded: false });
         const etag = `"${output.sha256}-${width}"`;
         response.setHeader("ETag", etag);
@@ -244,8 +231,8 @@ export const imageOperations: readonly Operation[] = [
         if (batch.status === "output_deleted") throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED");
         const leaveSlot = thumbnailSlots.take(caller.key.id);
         try {
-          const { thumbnailPageMax: max } = FIXED_LIMITS;
-          const { items, pageOf } = await readItems({ stores }, request, batch, { fallback: max, max });
+          const limit = readQuery(request, "ThumbnailLimit");
+          const { items, pageOf } = await readItems({ stores }, request, batch, { limit });
           const outputs = await stores.read.outputs.ofItems(items.map(({ id }) => id));
           const first = outputs.filter(({ imageIndex }) => imageIndex === 0);
           const small = new Map(

@@ -1,7 +1,6 @@
 import type { Request } from "express";
 import {
   BILLED_NOTE,
-  ITEM_EXTRAS,
   type ItemExtra,
   type ItemObject,
   type ListEnvelope,
@@ -10,8 +9,9 @@ import {
 import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { ITEM_STATUSES, type ItemError, type ItemStatus } from "../../contract/statuses.ts";
+import type { ItemError, ItemStatus } from "../../contract/statuses.ts";
 import { withUpstreamWords } from "../../contract/waiting.ts";
+import { askedOptions } from "../../domain/checked-content.ts";
 import type { ListedItem } from "../../domain/ports/batches.ts";
 import type { BatchRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
 import { groupBy } from "../../kernel/json.ts";
@@ -19,38 +19,26 @@ import { microsToNumber } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";
-import { invalidQuery, pagingBy, queryChoice, queryInteger, queryText } from "../http/query.ts";
+import { pagingBy, readQuery } from "../http/parameters.ts";
 import type { Operation } from "../operation.ts";
 import { findBatch } from "./batch-view.ts";
 
 const paging = pagingBy("i", ["position"]);
 
 /**
- * Reads the page of items that `limit` and `cursor` of a query ask for. `pageOf` makes the answer of it. Throws
+ * Reads the page of at most `limit` items that `cursor` of a query asks for. `pageOf` makes the answer of it. Throws
  * `BATCH_IMAGE_INVALID_QUERY`.
  */
 export async function readItems(
   { stores }: Pick<ApiDeps, "stores">,
   request: Request,
   batch: BatchRecord,
-  { fallback, max, ...filter }: { fallback: number; max: number; status?: ItemStatus },
+  { limit, ...filter }: { limit: number; status?: ItemStatus },
 ): Promise<{ items: ListedItem[]; pageOf: <View>(view: (item: ListedItem) => View) => ListEnvelope<View> }> {
-  const limit = queryInteger(request, "limit", { fallback, min: 1, max });
   const { after, offset = 0 } = paging.start(request);
   const start = { afterPosition: after?.position ?? -1, offset };
   const found = await stores.read.items.listed(batch.id, { ...filter, ...start, limit: limit + 1 });
   return { items: found.slice(0, limit), pageOf: (view) => paging.page(found, limit, view) };
-}
-
-function readExtras(request: Request): ReadonlySet<ItemExtra> {
-  const words = queryText(request, "include")?.split(",") ?? [];
-  return new Set(
-    words.map((word) => {
-      const extra = ITEM_EXTRAS.find((known) => known === word);
-      if (extra === undefined) throw invalidQuery("include", `must be a list of ${ITEM_EXTRAS.join(", ")}`);
-      return extra;
-    }),
-  );
 }
 
 /** Reads what is wanted of all items at once. Returns a function that finds the details of one. */
@@ -91,20 +79,6 @@ function itemError({ code, message, source, said }: ItemError, isOwner: boolean)
   return { code, message: isOwner ? withUpstreamWords(message, said) : message, source };
 }
 
-/** Returns what an item asks for; null for nothing. */
-function optionsOf(item: ListedItem): ItemObject["options"] {
-  const options = {
-    aspect_ratio: item.keepsRatio ? null : item.ratio,
-    image_size: item.tier,
-    quality: item.quality,
-    background: item.background,
-    seed: item.askedSeed,
-    negative_prompt: item.negativePrompt,
-  };
-  const asked = Object.entries(options).filter(([, value]) => value !== null);
-  return asked.length === 0 ? null : Object.fromEntries(asked);
-}
-
 /** How many requests for an item may be paid although no answer came. */
 function lostRequests({ maybePaid, status }: Pick<ListedItem, "maybePaid" | "status">): number {
   const isFailed = status === "failed" ? 1 : 0;
@@ -113,12 +87,11 @@ function lostRequests({ maybePaid, status }: Pick<ListedItem, "maybePaid" | "sta
 
 /** An item of a batch as the item list shows it. `isOwner`: with the upstream's own words about a failure. */
 function itemView(
-  { price }: Pick<BatchRecord, "price">,
   item: ListedItem,
   { prompt, references, outputs, retriedIn }: ItemDetails,
   isOwner: boolean,
 ): ItemObject {
-  const priceMicroUsd = item.priceMicroUsd ?? price.imageMicroUsd;
+  const { priceMicroUsd } = item;
   const lost = lostRequests(item);
   return {
     custom_id: item.customId,
@@ -130,7 +103,7 @@ function itemView(
     model_version: item.modelVersion,
     provider: item.status === "pending" ? null : item.provider,
     seed: item.seed,
-    options: optionsOf(item),
+    options: askedOptions(item.options),
     upstream_cost: microsOrNull(item.usage?.costMicroUsd ?? null),
     took_ms: item.usage?.tookMs ?? null,
     finished_at: item.finishedAtMs === null ? null : item.finishedAtMs / 1000,
@@ -172,13 +145,15 @@ export const listItems: Operation = {
   answers: { 200: { description: "A page of items.", schema: "ItemList" } },
   errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_INVALID_QUERY"],
   handler: (deps) => async (request, response) => {
-    const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
-    const status = queryChoice(request, "status", ["all", ...ITEM_STATUSES]);
-    const { itemPageDefault: fallback, itemPageMax: max } = FIXED_LIMITS;
+    const caller = callerOf(response);
+    const batch = await findBatch(deps.stores, caller, request.params.id);
+    const status = readQuery(request, "ItemStatus");
     const filter = status === undefined || status === "all" ? {} : { status };
-    const { items, pageOf } = await readItems(deps, request, batch, { fallback, max, ...filter });
-    const detailsOf = await readDetails(deps, batch, items, readExtras(request));
-    const isOwner = deps.isOwnerKey(batch.apiKeyId);
-    response.json(pageOf((item) => itemView(batch, item, detailsOf(item), isOwner)));
+    const { items, pageOf } = await readItems(deps, request, batch, {
+      limit: readQuery(request, "ItemLimit"),
+      ...filter,
+    });
+    const detailsOf = await readDetails(deps, batch, items, new Set(readQuery(request, "Include")));
+    response.json(pageOf((item) => itemView(item, detailsOf(item), caller.scope.isOwner)));
   },
 };

@@ -10,11 +10,11 @@ import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 import { toSeconds } from "../../kernel/durations.ts";
 import { safeFileName } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { bearerErrors, callerOf, requireBatchGroup } from "../http/authenticate.ts";
+import { admit, bearerErrors, callerOf, requireBatchGroup } from "../http/authenticate.ts";
 import { conditions, downloadAnswers, headAnswers, ranges, sendDownload } from "../http/downloads.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { callerAddress } from "../http/limits.ts";
-import { queryChoice, queryInteger, queryText } from "../http/query.ts";
+import { invalidQuery, readQuery } from "../http/parameters.ts";
 import type { Operation, Surface } from "../operation.ts";
 import { findBatch } from "./batch-view.ts";
 
@@ -71,9 +71,10 @@ async function markDownloaded(deps: ApiDeps, batchId: string): Promise<void> {
 }
 
 /** Accepts the ticket of the batch that the path names, in the query. A GET uses it up. */
-function authenticateTicket({ stores, clock, secrets, failedAuth }: ApiDeps): RequestHandler {
+function authenticateTicket(deps: ApiDeps): RequestHandler {
+  const { stores, clock, secrets, failedAuth } = deps;
   return async (request, response, next) => {
-    const ticket = queryText(request, "ticket");
+    const ticket = readQuery(request, "Ticket");
     if (ticket === undefined) throw new ImgbatchError("API_KEY_REQUIRED", "The link lacks its ticket.");
     const { tickets } = secrets;
     const held = request.method === "HEAD" ? (await tickets.find(ticket))?.value : await tickets.take(ticket);
@@ -81,7 +82,7 @@ function authenticateTicket({ stores, clock, secrets, failedAuth }: ApiDeps): Re
       failedAuth.note(callerAddress(request));
       throw new ImgbatchError("INVALID_API_KEY", "This link has been used, or is older than a minute.");
     }
-    response.locals.key = await activeKey(stores.read, held.keyId, clock.nowMs());
+    admit(deps, response, await activeKey(stores.read, held.keyId, clock.nowMs()));
     next();
   };
 }
@@ -108,9 +109,10 @@ const batchDownload: Operation = {
   handler: (deps) => async (request, response) => {
     const caller = callerOf(response);
     const batch = await findBatch(deps.stores, caller, request.params.id);
-    const filter = queryChoice(request, "status", ["success", "failed", "all"]) ?? "success";
+    const filter = readQuery(request, "ZipStatus");
     const { zipItems } = deps.limits;
-    const maxItems = queryInteger(request, "max_items", { fallback: zipItems, min: 1, max: zipItems });
+    const maxItems = readQuery(request, "MaxItems") ?? zipItems;
+    if (maxItems > zipItems) throw invalidQuery("max_items", `must be an integer from 1 to ${zipItems}`);
     refuseUnready(batch);
     const all = await deps.stores.read.items.listed(batch.id, { afterPosition: -1, limit: batch.itemCount });
     const outputs = await deps.stores.read.outputs.ofBatch(batch.id);

@@ -11,7 +11,7 @@ import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import { authenticate, bearerErrors, bearerToken, callerOf, keyOfCredential } from "../http/authenticate.ts";
 import { onEnded } from "../http/exchange.ts";
-import { invalidQuery, pagingBy, queryInteger, readInstant } from "../http/query.ts";
+import { invalidQuery, pagingBy, readQuery } from "../http/parameters.ts";
 import type { Surface } from "../operation.ts";
 
 function limitsView(limits: Limits): AccountObject["limits"] {
@@ -110,9 +110,10 @@ export const accountApi: Surface = {
       summary: "Balance and held money of the key's account, and the limits of one request",
       answers: { 200: { description: "The account.", schema: "Account" } },
       handler:
-        ({ stores, isOwnerKey, limits }) =>
+        ({ stores, limits }) =>
         async (_request, response) => {
-          const { id, name, prefix, accountId } = callerOf(response).key;
+          const { key, scope } = callerOf(response);
+          const { name, prefix, accountId } = key;
           const [own, real] = await stores.snapshot((now) => payingAccounts(now, accountId));
           const view: AccountObject = {
             object: "account",
@@ -120,7 +121,7 @@ export const accountApi: Surface = {
             play_money: own.isPlay,
             real_money: real ? moneyOf(real) : null,
             key: { name, prefix },
-            owner: isOwnerKey(id),
+            owner: scope.isOwner,
             limits: limitsView(limits),
           };
           response.json(view);
@@ -138,9 +139,9 @@ export const accountApi: Surface = {
         ({ stores, clock }) =>
         async (request, response) => {
           const { id: apiKeyId, accountId } = callerOf(response).key;
-          const lastSecond = readInstant(request, "to")?.lastSecond ?? Math.floor(clock.nowMs() / 1000);
+          const lastSecond = readQuery(request, "UsageTo")?.lastSecond ?? Math.floor(clock.nowMs() / 1000);
           const today = lastSecond - (lastSecond % DAY_SECONDS);
-          const from = readInstant(request, "from")?.firstSecond ?? today - 29 * DAY_SECONDS;
+          const from = readQuery(request, "UsageFrom")?.firstSecond ?? today - 29 * DAY_SECONDS;
           if (from > lastSecond) throw invalidQuery("from", "must not be after `to`");
           const most = FIXED_LIMITS.usageDays;
           if (lastSecond - from > most * DAY_SECONDS)
@@ -181,12 +182,7 @@ export const accountApi: Surface = {
       handler:
         ({ stores }) =>
         async (request, response) => {
-          const { ledgerPageDefault, ledgerPageMax } = FIXED_LIMITS;
-          const limit = queryInteger(request, "limit", {
-            fallback: ledgerPageDefault,
-            min: 1,
-            max: ledgerPageMax,
-          });
+          const limit = readQuery(request, "LedgerLimit");
           const { after, offset = 0 } = paging.start(request);
           const { id: apiKeyId, accountId } = callerOf(response).key;
           const lines = await stores.snapshot(async (now) => {
@@ -220,7 +216,7 @@ export const accountApi: Surface = {
         if (request.method === "HEAD") return void response.end();
         const credential = bearerToken(request);
         const close = deps.events.open({
-          key: callerOf(response).key,
+          caller: callerOf(response),
           write: (text) => {
             if (response.writableNeedDrain) response.destroy();
             else response.write(text);

@@ -6,8 +6,8 @@ import {
   MAY_BE_PAID_TWICE_HEADER,
   UPSTREAM_COST_HEADER,
 } from "../../contract/routes.ts";
+import { needsOf } from "../../domain/checked-content.ts";
 import { ignoredBy } from "../../domain/models.ts";
-import { needsOf } from "../../domain/realtime/checked-content.ts";
 import type { Realtime } from "../../domain/realtime/realtime.ts";
 import { microsToDecimal } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -22,8 +22,8 @@ export async function answerOnce(
   response: Response,
   request: Parameters<Realtime["answer"]>[0],
 ): Promise<Buffer> {
-  const { model, verbatim, ignored = [] } = request.content;
-  const first = realtimeOffers.first(model.id, needsOf(request.content));
+  const { verbatim, ignored = [] } = request.content;
+  const first = realtimeOffers.first(request.model.id, needsOf([request.content]));
   const names = [...ignored, ...(first === null ? [] : ignoredBy(first.provider, verbatim))];
   if (names.length > 0) response.setHeader(IGNORED_HEADER, headerList(names));
   const answer = await realtime.answer(request);

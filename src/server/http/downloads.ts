@@ -3,8 +3,8 @@ import type { Answer } from "../operation.ts";
 import { goneSignal, onEnded } from "./exchange.ts";
 
 /** Parameters of a download that may be unchanged, or wanted in parts. */
-export const conditions = ["IfNoneMatch"];
-export const ranges = [...conditions, "Range", "IfRange"];
+export const conditions = ["IfNoneMatch"] as const;
+export const ranges = [...conditions, "Range", "IfRange"] as const;
 
 const partOfDownload = ["ETag", "AcceptRanges", "CacheControl", "NoSniff"];
 /** The response of 304. */

@@ -9,8 +9,17 @@ import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
 import type { Log } from "../../kernel/log.ts";
 import { hasUnstorableText, lowerFirst } from "../../kernel/text.ts";
-import type { ErrorStyle } from "../operation.ts";
 import { drainUnreadBody } from "./exchange.ts";
+
+/** The shape of error bodies. */
+export interface ErrorStyle {
+  /** The body of an error. The request is missing where none could be parsed. */
+  body(error: ImgbatchError, request?: Request): object;
+  /** The OpenAPI schema of the bodies for these codes. */
+  schema(codes: readonly ServiceErrorCode[]): object;
+  /** The head of the response: by default, the name of the status and no further header. */
+  head?(error: ImgbatchError): { reason?: string; headers: Record<string, string> };
+}
 
 /** An error about one field: the message names it, and so does `param`. */
 export function fieldError(code: ServiceErrorCode, param: string, problem: string): ImgbatchError {

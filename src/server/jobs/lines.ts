@@ -1,5 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import type { CheckedContent } from "../../domain/checked-content.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
 import { invalidLine, type JobOfLines, type Line, type LineReader } from "../../domain/jobs/take-in.ts";
@@ -7,7 +8,6 @@ import type { ModelEntry, OptionFacts } from "../../domain/models.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
-import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { isObject } from "../../kernel/json.ts";
 import { formatBytes, isLongerThan } from "../../kernel/text.ts";

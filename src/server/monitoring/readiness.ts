@@ -1,19 +1,17 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { RequestHandler } from "express";
-import { CHALLENGE, ownershipProof } from "../../contract/data-directory.ts";
+import { ownershipProof } from "../../contract/data-directory.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import type { ApiDeps } from "../deps.ts";
-import { invalidQuery, queryChoice, queryText } from "../http/query.ts";
+import { readQuery } from "../http/parameters.ts";
 import type { Surface } from "../operation.ts";
 
 /** `GET /healthz`: the service is alive. With a challenge it also proves that it owns its data directory. */
 function health({ secret }: Pick<ApiDeps, "secret">): RequestHandler {
   return (request, response) => {
-    const challenge = queryText(request, "challenge");
+    const challenge = readQuery(request, "Challenge");
     if (challenge === undefined) return void response.json({ status: "ok" });
-    if (!CHALLENGE.test(challenge))
-      throw invalidQuery("challenge", "must be 32 to 128 of the characters A-Z, a-z, 0-9, _ and -");
     // The port that the request came in on, whatever its headers claim.
     const proof = ownershipProof(secret, challenge, request.socket.localPort ?? 0);
     response.json({ status: "ok", proof });
@@ -37,7 +35,6 @@ type ReadinessDeps = Pick<
 type Probe = () => Promise<string | null>;
 
 /** What a service may be ready for besides its answers. */
-const PURPOSES = ["work"] as const;
 
 /**
  * `GET /readyz`: whether the process can answer requests for what there is, and with `for=work`, whether new batches are
@@ -50,7 +47,7 @@ function readiness(deps: ReadinessDeps): RequestHandler {
     ...(askBucket === null ? [] : [probing("the bucket of the images cannot be used", askBucket)]),
   ];
   return async (request, response) => {
-    const isForWork = queryChoice(request, "for", PURPOSES) === "work";
+    const isForWork = readQuery(request, "ReadyFor") === "work";
     const problems = await readinessProblems(deps, [...probes, async () => workersProblem(deps, isForWork)]);
     const isReady = problems.length === 0;
     response.status(isReady ? 200 : 503).json({ status: isReady ? "ready" : "not_ready", problems });

@@ -16,6 +16,7 @@ import {
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native-api.ts";
+import type { CheckedContent, CheckedImage } from "../../domain/checked-content.ts";
 import type { FindFileImage } from "../../domain/files/uploads.ts";
 import {
   InputImages,
@@ -24,10 +25,9 @@ import {
   type SentImage,
   type SentTexts,
 } from "../../domain/images/sent-image.ts";
-import { MAX_INPUT_IMAGES, type ModelEntry, type OptionFacts } from "../../domain/models.ts";
+import { MAX_INPUT_IMAGES, type OptionFacts } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
-import type { AskedOptions, VerbatimRequest } from "../../domain/ports/image-provider.ts";
-import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
+import type { ImageOptions, PASSED_ON, VerbatimRequest } from "../../domain/ports/image-provider.ts";
 import { isObject } from "../../kernel/json.ts";
 import { formatBytes, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
 import { checkLook } from "../batch-api/check-options.ts";
@@ -62,8 +62,11 @@ export class ImageChecker {
       read: () => image.read(),
       lend: (work) => image.lend(work),
       keepAs: (blobs, key) => image.keepAs(blobs, key),
+      sizeBytes: image.sizeBytes,
       sha256: image.sha256,
       mimeType: facts.mimeType,
+      id: null,
+      type: null,
     });
     this.first ??= shownSize(facts);
   }
@@ -385,11 +388,7 @@ const IMAGE_CONFIG = `${CONFIG}.imageConfig`;
  * Checks and normalises the body of a real-time request for this model. The order is fixed, and the first failure is
  * thrown: number of entries, types, options (modalities, ratio, size, format), text, images.
  */
-export async function checkContent(
-  body: unknown,
-  model: ModelEntry,
-  rules: ContentRules,
-): Promise<CheckedContent> {
+export async function checkContent(body: unknown, rules: ContentRules): Promise<CheckedContent> {
   const given = rules.strictImageConfig ? camelKeys(body) : withModalities(camelKeys(body));
   refuseTooMany(given);
   const parsed = parseArgument(nativeSchemas.GenerateContent, given);
@@ -416,15 +415,15 @@ export async function checkContent(
   const modalities = fieldOf(fieldOf(camelKeys(body), CONFIG), "responseModalities") ?? undefined;
   const verbatim = verbatimOf({ ...parsed, contents }, { places, prompt, modalities });
   const ignored = [...unreadFields(parsed), ...leftOut];
-  const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, rules.options));
-  const keepsRatio = ratio === null && first !== null;
-  const isAsked = Object.values(asked).some((value) => value !== null);
-  const more = {
-    ...(isAsked && { asked }),
-    ...(verbatim && { verbatim }),
-    ...(ignored.length > 0 && { ignored }),
+  const options = {
+    size,
+    ratio: ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, rules.options)),
+    keepsRatio: ratio === null,
+    mimeType,
+    ...asked,
   };
-  return { model, prompt, earlier, images, ratio: shape, keepsRatio, size, mimeType, ...more };
+  const more = { ...(verbatim && { verbatim }), ...(ignored.length > 0 && { ignored }) };
+  return { prompt, earlier, images, options, ...more };
 }
 
 /** A client for images alone may leave out that it wants an image. */
@@ -510,7 +509,7 @@ function checkAsked(
   { quality, background, negativePrompt }: ImageConfig,
   mimeType: ImageMimeType,
   { options, limits }: ContentRules,
-): AskedOptions {
+): Pick<ImageOptions, (typeof PASSED_ON)[number]> {
   const look = { quality: quality || null, background: background || null, negativePrompt };
   const rules = { facts: options, mimeType, limits, usualQuality: options.defaultQuality };
   const checked = checkLook(look, rules, (option, problem) =>

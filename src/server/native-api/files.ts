@@ -9,10 +9,10 @@ import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { jsonExcess } from "../../kernel/json.ts";
 import { isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf, headerOrQueryKey } from "../http/authenticate.ts";
+import { admit, callerOf, headerOrQueryKey } from "../http/authenticate.ts";
 import { fieldError, invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
 import { publicUrlOf } from "../http/host.ts";
-import { pageSizeOf, wholeNumber } from "../http/query.ts";
+import { readQuery, tokenNumber } from "../http/parameters.ts";
 import { DEFAULT_TYPE, download, type FileForm, storeForm, vendorFiles } from "../jobs/vendor-files.ts";
 import type { Credential, Operation, Surface } from "../operation.ts";
 import { announcedLength, streamBody } from "../request-body/json-body.ts";
@@ -102,13 +102,13 @@ function fileView(
   };
 }
 
-const { filePageDefault, filePageMax } = FIXED_LIMITS;
+const { filePageDefault } = FIXED_LIMITS;
 
 const files = vendorFiles({
   view: fileView,
   readPage: async (_deps, request) => {
-    const limit = pageSizeOf(request, filePageDefault, filePageMax);
-    const beforeSeq = wholeNumber(request, "pageToken", "page_token");
+    const limit = readQuery(request, "FilePageSize") || filePageDefault;
+    const beforeSeq = tokenNumber(request);
     return {
       limit,
       filter: { order: "newest-first", ...(beforeSeq === 0 ? {} : { afterSeq: beforeSeq }) },
@@ -280,7 +280,7 @@ async function findUpload(deps: ApiDeps, request: Request, response: Response): 
   if (key === null || keyState(key, deps.clock.nowMs()) !== "active") {
     throw new ImgbatchError("API_KEY_DISABLED");
   }
-  response.locals.key = key;
+  admit(deps, response, key);
   return upload;
 }
 

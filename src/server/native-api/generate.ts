@@ -4,18 +4,18 @@ import { type ImageMimeType, type ImageSize, type SizeTier, tierOf } from "../..
 import type { Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
+import { contentFingerprint } from "../../domain/checked-content.ts";
 import { fileImagesOf } from "../../domain/files/uploads.ts";
 import { inputImageLimit, MAX_INPUT_IMAGES, type Misfit } from "../../domain/models.ts";
 import type { UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
-import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import { fieldsOf } from "../../kernel/json.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
 import { consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
-import { invalidArgument } from "../http/errors.ts";
 import { goneSignal } from "../http/exchange.ts";
+import { readQuery } from "../http/parameters.ts";
 import type { Operation } from "../operation.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
 import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-value.ts";
@@ -73,8 +73,8 @@ export function usageOf(facts: {
 
 /** The response of the real-time API. */
 function contentView(content: GeneratedContent): NativeBody<"GenerateContentAnswer"> {
-  const { request, executed, refusal, failure, answer, usage, isDrawn, modelVersion, id } = content;
-  const { prompt, earlier, size } = request;
+  const { asked, executed, refusal, failure, answer, usage, isDrawn, modelVersion, id } = content;
+  const { prompt, earlier, options } = asked;
   const images = content.images.map(({ image, facts: { mimeType } }) => ({
     mimeType,
     data: image.toString("base64"),
@@ -82,8 +82,8 @@ function contentView(content: GeneratedContent): NativeBody<"GenerateContentAnsw
   const drawn = {
     model: executed,
     prompt: joinTurns(earlier, prompt),
-    inputImages: request.images.length,
-    size,
+    inputImages: asked.images.length,
+    size: options.size,
   };
   const usageMetadata = usageMetadataOf(
     answer,
@@ -203,10 +203,8 @@ const isDeprecatedLibrary = (request: Request) => /^genai-js\//.test(request.get
 
 /** How the result of a request is streamed: as events with `alt=sse`, else as one JSON array. Throws `REALTIME_INVALID_ARGUMENT` for an `alt` that is not known. */
 function framingOf(request: Request): Framing {
-  const { alt } = request.query;
-  if (alt === "sse") return isDeprecatedLibrary(request) ? EVENTS_WITH_TEXT : EVENTS;
-  if (alt === undefined || alt === "" || alt === "json") return ARRAY;
-  throw invalidArgument("alt", "must be sse or json");
+  if (readQuery(request, "Alt") !== "sse") return ARRAY;
+  return isDeprecatedLibrary(request) ? EVENTS_WITH_TEXT : EVENTS;
 }
 
 const marks = {
@@ -236,7 +234,7 @@ export function contentFormat(
  */
 function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
+    const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
     const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const framing = isStream ? framingOf(request) : null;
@@ -252,10 +250,10 @@ function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
         const imageLimit = inputImageLimit(deps.realtimeOffers.serving(model.id));
         const found = { sent, findFileImage: files.find, options, imageLimit };
         const rules = { ...deps, strictImageConfig, ...found };
-        const content = await checkContent(value, model, rules);
+        const content = await checkContent(value, rules);
         const operation = isStream ? "streamGenerateContent" : "generateContent";
-        const fingerprint = contentFingerprint(operation, content);
-        const asked = { caller, content, count: 1, gone, key, fingerprint, render: bodyOf, fieldOf };
+        const fingerprint = contentFingerprint(operation, model.id, content);
+        const asked = { caller, model, content, count: 1, gone, key, fingerprint, render: bodyOf, fieldOf };
         const work = answerOnce(deps, response, asked).catch(withField);
         if (framing) await answerStream(deps, framing, response, work);
         else response.type("json").send(await work);

@@ -16,7 +16,7 @@ import { joinTurns, truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { sendBytes } from "../http/downloads.ts";
 import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
-import { pageSizeOf, pagingBy } from "../http/query.ts";
+import { pagingBy, readQuery } from "../http/parameters.ts";
 import { type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
 import {
   hasResults,
@@ -173,8 +173,8 @@ function statsOf({ itemCount, successCount, failCount }: BatchRecord): Job["meta
 
 const timeOf = (ms: number) => new Date(ms).toISOString();
 
-const paging = pagingBy("j", ["createdAtMs", "seq"], "pageToken");
-const { inlineLines, inlineLineFields, jobPageDefault, jobPageMax } = FIXED_LIMITS;
+const paging = pagingBy("j", ["createdAtMs", "seq"], "PageToken");
+const { inlineLines, inlineLineFields, jobPageDefault } = FIXED_LIMITS;
 const marks = { "batch.inputConfig.requests.requests[].request": CONTENT_SHAPE };
 const SHAPE = shapeOf(nativeSchemas.CreateJob, marks, true);
 
@@ -201,7 +201,7 @@ const jobs = vendorJobs({
   showsCancelled: false,
   // Results that came inline are left out of a list.
   readPage: async (_deps, request) => {
-    const limit = pageSizeOf(request, jobPageDefault, jobPageMax);
+    const limit = readQuery(request, "JobPageSize") || jobPageDefault;
     return {
       limit,
       filter: paging.start(request),
@@ -335,7 +335,7 @@ export function nativeLines(rules: LineRules): LineReader {
       const request = line.request === undefined ? line : line.request;
       if (!isObject(request)) throw invalidArgument("request", "must be an object");
       const { strictImageConfig } = rules.features;
-      return checkContent(request, model, { ...rules, strictImageConfig, ...given });
+      return checkContent(request, { ...rules, strictImageConfig, ...given });
     },
   };
   return lineReader(rules, { format: contentFormat(rules.limits, shape), images }, () => format);
@@ -355,8 +355,8 @@ function resultLine(
     return [`{"error":${JSON.stringify({ code, message })}${key}}`];
   }
   const version = modelVersion ?? batch.model;
-  const prompt = joinTurns(item.earlier ?? "", item.prompt);
-  const drawn = { model: version, prompt, inputImages, size: item.tier ?? "1K" };
+  const prompt = joinTurns(item.earlier, item.prompt);
+  const drawn = { model: version, prompt, inputImages, size: item.options.size };
   const isDrawn = batch.upstream === DRAWINGS;
   const response = contentBody({
     id: `${numberOf(batch)}-${item.position + 1}`,

@@ -20,7 +20,7 @@ import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { accountOf, callerOf } from "../http/authenticate.ts";
 import { invalidArgument } from "../http/errors.ts";
-import { pageSizeOf, wholeNumber } from "../http/query.ts";
+import { readQuery, tokenNumber } from "../http/parameters.ts";
 import type { Operation } from "../operation.ts";
 
 const INPUT_TOKENS = 131_072;
@@ -182,8 +182,6 @@ function modelNotFound(name: string): ImgbatchError {
   return new ImgbatchError("REALTIME_MODEL_NOT_FOUND", message, { param: "model" });
 }
 
-const MAX_PAGE = 1000;
-
 interface Page<T> {
   entries: readonly T[];
   /** Empty on the last page. */
@@ -191,12 +189,12 @@ interface Page<T> {
 }
 
 /**
- * The part of a list that `pageSize` and `pageToken` ask for. See `pageSizeOf`.
+ * The part of a list that `pageSize` and `pageToken` ask for.
  * Throws `REALTIME_INVALID_ARGUMENT`.
  */
 function pageOf<T>(all: readonly T[], request: Request, defaultSize: number): Page<T> {
-  const size = pageSizeOf(request, defaultSize, MAX_PAGE);
-  const start = wholeNumber(request, "pageToken", "page_token");
+  const size = readQuery(request, "PageSize") || defaultSize;
+  const start = tokenNumber(request);
   if (start > all.length) throw invalidArgument("pageToken", "is not one that this list gave");
   const end = start + size;
   return { entries: all.slice(start, end), next: end < all.length ? { nextPageToken: String(end) } : {} };

@@ -1,9 +1,9 @@
 import { ImgbatchError, nativeErrorBody } from "../../contract/errors.ts";
 import { MODEL_VERBS, PATHS } from "../../contract/routes.ts";
 import { headerKey, headerOrQueryKey } from "../http/authenticate.ts";
-import { invalidArgument } from "../http/errors.ts";
+import { type ErrorStyle, invalidArgument } from "../http/errors.ts";
 import { download } from "../jobs/vendor-files.ts";
-import type { Credential, ErrorStyle, Surface } from "../operation.ts";
+import type { Credential, Surface } from "../operation.ts";
 import { fileOperations, nativeUploads } from "./files.ts";
 import { generateOperations } from "./generate.ts";
 import { createJobOperation, jobOperations } from "./jobs.ts";

@@ -19,7 +19,7 @@ import { isObject } from "../../kernel/json.ts";
 import type { ApiDeps } from "../deps.ts";
 import { headerKey } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
-import { invalidQuery, listBody, pageLimit, queryText } from "../http/query.ts";
+import { invalidQuery, listBody, readQuery } from "../http/parameters.ts";
 import { jsonLines, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
 import { hasResults, IMAGE_PLACE, type ItemResult, type JobProgress, withImages } from "../jobs/results.ts";
 import {
@@ -123,8 +123,8 @@ const jobs = vendorJobs({
   view: batchView,
   showsCancelled: true,
   readPage: async (deps, request, find) => {
-    const limit = pageLimit(request, jobPageDefault, jobPageMax);
-    const id = queryText(request, "after");
+    const limit = Math.min(readQuery(request, "OpenaiLimit") ?? jobPageDefault, jobPageMax);
+    const id = readQuery(request, "OpenaiAfter");
     const last = id === undefined ? undefined : await find(id);
     if (last === null) throw invalidQuery("after", "must be the id of a batch of this list");
     const after = last && (await deps.stores.read.batches.placeOf(last.id));
@@ -213,7 +213,7 @@ async function readBatch(
 }
 
 const oneBatch = {
-  parameters: ["OpenaiBatchId"],
+  parameters: ["OpenaiBatchId"] as const,
   answers: { 200: { description: "The batch.", schema: "OpenaiBatch" } },
 };
 
@@ -383,13 +383,13 @@ function bodyOf(
   if (output === undefined) throw new Error(`the image of ${batch.id}/${item.customId} is not recorded`);
   const { prompt, modelVersion, finishedAtMs, answer } = item;
   const model = modelVersion ?? batch.model;
-  const drawn = { model, prompt, size: item.tier ?? "1K", inputImages, outputImages: 1 };
+  const drawn = { model, prompt, size: item.options.size, inputImages, outputImages: 1 };
   const usage = usageView(answer, item.usage, batch.upstream === DRAWINGS ? drawn : null);
   const revised = revisedPromptOf(answer);
   return {
     created: Math.floor((finishedAtMs ?? batch.createdAtMs) / 1000),
     data: [{ b64_json: IMAGE_PLACE, ...(revised !== null && { revised_prompt: revised }) }],
-    ...imageFacts(output, output.mimeType, item),
+    ...imageFacts(output, output.mimeType, item.options),
     ...(usage && { usage }),
   };
 }

@@ -1,5 +1,5 @@
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { FILE_PURPOSES, type OpenaiBody, uploadFieldsSchema } from "../../contract/openai-api.ts";
+import { type OpenaiBody, uploadFieldsSchema } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { Upload } from "../../domain/files/uploads.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
@@ -7,7 +7,7 @@ import { toSeconds } from "../../kernel/durations.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import { headerKey } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument } from "../http/errors.ts";
-import { invalidQuery, listBody, pageLimit, queryChoice, queryText } from "../http/query.ts";
+import { invalidQuery, listBody, readQuery } from "../http/parameters.ts";
 import { DEFAULT_TYPE, download, type FileForm, storeForm, vendorFiles } from "../jobs/vendor-files.ts";
 import type { Operation, Surface } from "../operation.ts";
 import { type Part, readParts, textOf } from "../request-body/multipart.ts";
@@ -54,10 +54,10 @@ const { filePageMax } = FIXED_LIMITS;
 const files = vendorFiles({
   view: (_deps, _request, file) => fileView(file),
   readPage: async (deps, request, keyId) => {
-    const limit = pageLimit(request, filePageMax, filePageMax);
-    const order = queryChoice(request, "order", ["asc", "desc"]) ?? "desc";
-    const purpose = queryChoice(request, "purpose", [...FILE_PURPOSES, "batch_output"]);
-    const after = queryText(request, "after");
+    const limit = Math.min(readQuery(request, "OpenaiLimit") ?? filePageMax, filePageMax);
+    const order = readQuery(request, "OpenaiOrder");
+    const purpose = readQuery(request, "OpenaiPurpose");
+    const after = readQuery(request, "OpenaiAfter");
     const last = after === undefined ? undefined : await deps.stores.read.files.find(keyId, after);
     if (last === null) throw invalidQuery("after", "must be the id of a file of this list");
     return {

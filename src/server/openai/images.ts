@@ -3,11 +3,11 @@ import { errorEntry, ImgbatchError, type ServiceErrorCode } from "../../contract
 import { IMAGE_EXTENSIONS, type ImageMimeType, type SizePx } from "../../contract/image-formats.ts";
 import { type OpenaiBody, openaiCode, openaiErrorBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS, routes } from "../../contract/routes.ts";
+import { contentFingerprint } from "../../domain/checked-content.ts";
 import { findLinkedImage, linkImage } from "../../domain/files/uploads.ts";
 import type { Misfit } from "../../domain/models.ts";
 import type { ImageConverter } from "../../domain/ports/image-inspector.ts";
-import type { AskedOptions, UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
-import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
+import type { ImageOptions, UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
 import type { Made } from "../../domain/realtime/make-image.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import { isObject } from "../../kernel/json.ts";
@@ -15,10 +15,11 @@ import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
 import { consentingCaller, headerKey, idempotencyKeyOf } from "../http/authenticate.ts";
 import { downloadAnswers, sendDownload } from "../http/downloads.ts";
+import type { ErrorStyle } from "../http/errors.ts";
 import { goneSignal } from "../http/exchange.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { generateErrors, usageMetadataOf, type usageOf } from "../native-api/generate.ts";
-import type { Answer, ErrorStyle, Operation, Surface } from "../operation.ts";
+import type { Answer, Operation, Surface } from "../operation.ts";
 import { type AskedImages, checkRequest, withRequest } from "./read-request.ts";
 
 interface FinishedImage {
@@ -42,9 +43,10 @@ interface FinishedImages {
 /** Brings the first image of an outcome into the format that was asked for: the others are not returned. */
 async function finishImage(
   converter: ImageConverter,
-  { content: { mimeType }, quality }: AskedImages,
+  { content, quality }: AskedImages,
   made: Made,
 ): Promise<Made> {
+  const { mimeType } = content.options;
   const [first, ...others] = made.images;
   if (first === undefined || (first.facts.mimeType === mimeType && quality === null)) return made;
   const image = await converter.convert(first.image, { mimeType, quality });
@@ -64,10 +66,9 @@ function finishedImages(
   const [first] = made;
   const [outcome] = contents;
   if (first === undefined || outcome === undefined) throw withoutImage(outcome);
-  const { model } = asked.content;
-  const { quality = null, background = null } = asked.content.asked ?? {};
+  const { quality, background } = asked.content.options;
   return {
-    used: { quality: quality ?? model.defaultQuality ?? null, background },
+    used: { quality: quality ?? asked.model.defaultQuality ?? null, background },
     images: made,
     size: first.size,
     createdAt: Math.floor(clock.nowMs() / 1000),
@@ -77,10 +78,10 @@ function finishedImages(
 /** The first image of an outcome, its usage, and the prompt that the upstream has made of ours. */
 function finishedImage(
   content: GeneratedContent,
-  { prompt, images: inputs, size }: AskedImages["content"],
+  { prompt, images: inputs, options }: AskedImages["content"],
 ): FinishedImage[] {
   const { answer, usage, isDrawn, executed } = content;
-  const drawn = { model: executed, prompt, inputImages: inputs.length, size, outputImages: 1 };
+  const drawn = { model: executed, prompt, inputImages: inputs.length, size: options.size, outputImages: 1 };
   const words = revisedPromptOf(answer);
   return content.images.slice(0, 1).map(({ image: bytes, facts }) => ({
     bytes,
@@ -168,7 +169,7 @@ function factsOf({ images: [first], size, used }: FinishedImages) {
 }
 
 /** Null: as the model does it by itself. */
-type UsedOptions = Pick<AskedOptions, "quality" | "background">;
+type UsedOptions = Pick<ImageOptions, "quality" | "background">;
 
 /** The facts of an answer about its images. */
 export function imageFacts(
@@ -260,16 +261,17 @@ function headersOf({ code, httpStatus, retryAfterMs, mayBePaid }: ImgbatchError)
  */
 function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
+    const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
     const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const publicUrl = publicUrlOf(deps, request);
     await withRequest(deps, request, response, isEdit, async (sent) => {
       try {
         const asked = await checkRequest(deps, caller.group, sent);
-        const { content, count } = asked;
+        const { model, content, count } = asked;
         const answer = answerOnce(deps, response, {
           caller,
+          model,
           content,
           count,
           gone,
@@ -305,8 +307,8 @@ const FIELDS: { [about in Misfit["about"]]?: string } = { references: "image", a
 
 const fieldOf = (about: Misfit["about"]) => FIELDS[about] ?? about;
 
-function fingerprintOf({ content, ...rest }: AskedImages, isEdit: boolean): string {
-  return contentFingerprint(`images ${JSON.stringify({ isEdit, ...rest })}`, content);
+function fingerprintOf({ model, content, ...rest }: AskedImages, isEdit: boolean): string {
+  return contentFingerprint(`images ${JSON.stringify({ isEdit, ...rest })}`, model.id, content);
 }
 
 const errors: readonly ServiceErrorCode[] = [

@@ -20,6 +20,7 @@ import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type OpenaiBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
+import type { CheckedContent, CheckedImage } from "../../domain/checked-content.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
 import {
   imageInDraft,
@@ -30,8 +31,7 @@ import {
 } from "../../domain/images/sent-image.ts";
 import { imagePriceUsd, inputImageLimit, type ModelEntry, type OptionFacts } from "../../domain/models.ts";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
-import type { AskedOptions, VerbatimRequest } from "../../domain/ports/image-provider.ts";
-import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
+import type { ImageOptions, VerbatimRequest } from "../../domain/ports/image-provider.ts";
 import { dataUrlHead } from "../../kernel/base64.ts";
 import { isObject } from "../../kernel/json.ts";
 import { formatBytes, isLongerThan } from "../../kernel/text.ts";
@@ -58,13 +58,13 @@ interface Wanted {
 }
 
 /**
- * Returns what a request asks of its model: what the model lacks becomes its nearest. Undefined: nothing. Throws
+ * Returns what a request asks of its model: what the model lacks becomes its nearest. Throws
  * `REALTIME_INVALID_ARGUMENT` for an unknown quality, for a transparent JPEG, and for a seed that the model does not take.
  */
 function readOptions(
   { quality: word, background: behind, seed, n }: OpenaiBody<"GenerateImages">,
   { model, facts, size, mimeType }: Wanted,
-): AskedOptions | undefined {
+): Pick<ImageOptions, "quality" | "background" | "seed"> {
   if (seed != null && !facts.seed) throw invalidArgument("seed", "the model takes none");
   // Behind the largest seed of all, the next one is 0. A model with a bound of its own would refuse the last image.
   const mostSeed = facts.maxSeed === MOST_SEED ? MOST_SEED : facts.maxSeed - ((n ?? 1) - 1);
@@ -78,8 +78,7 @@ function readOptions(
   const wanted = behind ?? "auto";
   const possible = [wanted, "opaque" as const].find((each) => facts.backgrounds.includes(each)) ?? null;
   const background = wanted === "auto" ? null : possible;
-  if (quality === null && background === null && seed == null) return undefined;
-  return { quality, background, seed: seed ?? null, negativePrompt: null };
+  return { quality, background, seed: seed ?? null };
 }
 
 /** Of two that are equally near, the lower one. Null for a model without qualities, or with words of its own alone. */
@@ -381,6 +380,7 @@ const FORMATS: Readonly<Record<string, ImageMimeType>> = {
 
 /** A request that has passed every check that needs no database. */
 export interface AskedImages {
+  model: ModelEntry;
   content: CheckedContent;
   count: number;
   /** The quality of a JPEG or WebP, in percent; null: as the model made it. */
@@ -432,20 +432,24 @@ export async function checkFields(
     throw invalidArgument("aspect_ratio", `does not fit the size ${exact.size}`);
   const { first } = checker;
   const nearest = first === null ? DEFAULT_RATIO : nearestRatio(first, facts);
-  const ratio = exact?.ratio ?? named.ratio ?? nearest;
   const made = exact?.size ?? named.tier ?? defaultTier(facts.tiers);
-  const keepsRatio = exact === null && named.ratio === null && first !== null;
-  const asked = readOptions(fields, { model, facts, size: made, mimeType });
+  const options = {
+    size: made,
+    ratio: exact?.ratio ?? named.ratio ?? nearest,
+    keepsRatio: exact === null && named.ratio === null,
+    mimeType,
+    ...readOptions(fields, { model, facts, size: made, mimeType }),
+    negativePrompt: null,
+  };
   const verbatim = verbatimOf(fields);
   const more = {
     ...(mask && { mask }),
-    ...(asked && { asked }),
     ...(verbatim && { verbatim }),
     ...(ignored.length > 0 && { ignored }),
   };
-  const { images: inputs } = checker;
   return {
-    content: { model, prompt, earlier: "", images: inputs, ratio, keepsRatio, size: made, mimeType, ...more },
+    model,
+    content: { prompt, earlier: "", images: checker.images, options, ...more },
     count: fields.n ?? 1,
     quality: mimeType === "image/png" ? null : (fields.output_compression ?? null),
     isByUrl: responseFormat === "url",

@@ -89,9 +89,11 @@ const JSON_COLUMNS = [
   "endedNames",
   "answer",
   "verbatim",
+  "options",
+  "needs",
   "tasks",
 ];
-const YES_COLUMNS = ["isAdditive", "isPlay", "isPaused", "keepsRatio", "hasReferences"];
+const YES_COLUMNS = ["isAdditive", "isPlay", "isPaused", "hasReferences", "isStopTold"];
 
 const READERS = new Map<string, (value: never) => unknown>([
   ...JSON_COLUMNS.map((name) => [name, JSON.parse] as const),

@@ -6,8 +6,8 @@ import { type SqlSession, written } from "../dialects/sql-session.ts";
 type Window = Parameters<Repositories["audit"]["batches"]>[1];
 
 /**
- * What is always true of a row, as a condition in SQL, and what is said of a row for which it is not. A comparison with a
- * missing value is not true.
+ * A condition in SQL that must be true for every row, and the problem to report for a row that breaks it. A comparison with
+ * null is not true.
  */
 type Rule<Row> = [isRight: string, problem: (row: Row) => string];
 
@@ -22,7 +22,7 @@ interface Moved {
   open: number;
 }
 
-/** A hold is open, or was captured and released in full. What was granted for it is taken back as far as it was released. */
+/** Held money stays open until it is captured or released. If it was granted, the released part is taken back. */
 const HOLD_RULES: readonly Rule<Moved>[] = [
   [
     "held = captured + released + open",
@@ -129,7 +129,7 @@ export function auditRepository(session: SqlSession): Repositories["audit"] {
     },
     accounts: () => broken(session, ACCOUNTS, ACCOUNT_RULES),
     requests: () => broken(session, REQUESTS, REQUEST_RULES),
-    batches: (steps, window) => broken(session, batchSums(session, steps, window), BATCH_RULES),
+    batches: (steps, window) => broken(session, batchSums(steps, window), BATCH_RULES),
     lostOutputs: ({ afterSeq, toSeq }) => {
       const kept = build.selectFrom("batches").select("id").where("status", "!=", "output_deleted");
       const some = kept.where("seq", ">", afterSeq).where("seq", "<=", toSeq);
@@ -195,7 +195,7 @@ const ACCOUNTS = sql<AccountSums>`
     left join (select account_id, sum(amount_micro_usd) as open
       from realtime_holds group by account_id) h on h.account_id = a.id`;
 
-/** The number of an entry of a real-time request begins with its kind. */
+/** The `request_id` of an entry for a real-time request is the kind of the entry, a colon, and the id of the request. */
 const REQUESTS = sql<RequestSums>`
   select id, id as place, ${sumOf("hold")} as held, ${sumOf("capture")} as captured, ${sumOf("release")} as released,
     ${sumOf("grant")} as granted, ${sumOf("take_back")} as taken_back, ${sumOf("charge")} as charged,
@@ -208,14 +208,10 @@ const REQUESTS = sql<RequestSums>`
     union all select account_id, realtime_id as id, 'image' as kind, amount_micro_usd from usage_records
   ) moved group by account_id, id`;
 
-/** The batches of a window beside the sums of their entries, items and events. */
-function batchSums({ dialect }: SqlSession, steps: readonly string[], window: Window) {
+/** Selects the batches of a window, each with the sums of its ledger entries, items and events. */
+function batchSums(steps: readonly string[], window: Window) {
   const inWindow = sql`seq > ${window.afterSeq} and seq <= ${window.toSeq}`;
   const some = sql`batch_id in (select id from batches where ${inWindow})`;
-  const inPrice = (key: "imageMicroUsd" | "holdMicroUsd") =>
-    dialect === "postgres"
-      ? sql`(b.price::json->>${sql.lit(key)})::bigint`
-      : sql`json_extract(b.price, ${sql.lit(`$.${key}`)})`;
   const hasEnded = sql`b.status not in (${sql.join(UNFINISHED_BATCH_STATUSES.map((each) => sql.lit(each)))})`;
   return sql<BatchSums>`
     with money as (
@@ -225,11 +221,8 @@ function batchSums({ dialect }: SqlSession, steps: readonly string[], window: Wi
     ), made as (
       select batch_id, count(*) as total, ${countOf("status", "pending")} as pending,
         ${countOf("status", "success")} as success, ${countOf("status", "failed")} as failed,
-        sum(coalesce(price_micro_usd, 0)) as price,
-        sum(case when price_micro_usd is null then 1 else 0 end) as unpriced,
-        sum(case when status = 'success' then coalesce(price_micro_usd, 0) else 0 end) as earned,
-        sum(case when status = 'success' and price_micro_usd is null then 1 else 0 end) as unpriced_success,
-        sum(coalesce(hold_micro_usd, 0)) as hold, sum(case when hold_micro_usd is null then 1 else 0 end) as unheld
+        sum(price_micro_usd) as price, sum(hold_micro_usd) as hold,
+        sum(case when status = 'success' then price_micro_usd else 0 end) as earned
       from items where ${some} group by batch_id
     ), steps as (
       select batch_id, "from", "to", lag("to") over (partition by batch_id order by seq) as before,
@@ -250,9 +243,7 @@ function batchSums({ dialect }: SqlSession, steps: readonly string[], window: Wi
       ${orZero("m.granted")} as granted, ${orZero("m.taken_back")} as taken_back,
       ${orZero("i.total")} as items, ${orZero("i.pending")} as pending, ${orZero("i.success")} as success,
       ${orZero("i.failed")} as failed,
-      ${orZero("i.hold")} + ${orZero("i.unheld")} * ${inPrice("holdMicroUsd")} as items_hold,
-      ${orZero("i.price")} + ${orZero("i.unpriced")} * ${inPrice("imageMicroUsd")} as items_estimate,
-      ${orZero("i.earned")} + ${orZero("i.unpriced_success")} * ${inPrice("imageMicroUsd")} as items_cost,
+      ${orZero("i.hold")} as items_hold, ${orZero("i.price")} as items_estimate, ${orZero("i.earned")} as items_cost,
       h.wrong as wrong_steps, h.last as last_status
     from (select * from batches where ${inWindow}) b
       left join money m on m.batch_id = b.id and m.account_id = b.account_id

@@ -113,20 +113,11 @@ const OF_SOURCE = prepared(
 );
 
 function referenceRepository(session: SqlSession): Repositories["references"] {
-  const { build, all, first } = session;
+  const { build, all } = session;
   return {
     insertMany: async (batchId, references) => {
       const rows = references.map((reference) => ({ batchId, ...reference }));
       await insertRows(session, "reference_images", rows);
-    },
-    mostOfSource: async (batchId) => {
-      // Their ordinals have no gaps.
-      const ends = build
-        .selectFrom("reference_images")
-        .select((eb) => [eb.fn.max("ordinal").as("last"), eb.fn.min("ordinal").as("first")])
-        .where("batchId", "=", batchId);
-      const found = await first(ends);
-      return { references: (found?.last ?? -1) + 1, hasMask: found?.first === MASK_ORDINAL };
     },
     countBySource: async (batchId) => {
       const counts = build

@@ -1,9 +1,8 @@
 import { type ExpressionBuilder, type Insertable, type Kysely, sql } from "kysely";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type { FinishedItem, ListedItem, NewItem } from "../../domain/ports/batches.ts";
-import { type Carried, DECISIVE_FIELDS } from "../../domain/ports/image-provider.ts";
+import type { ListedItem, NewItem } from "../../domain/ports/batches.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
-import { BATCH_TERMS, type ItemRecord, type MaybePaid, type UpstreamTask } from "../../domain/records.ts";
+import type { ItemRecord, LeasedItem, MaybePaid, UpstreamTask } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import type { Database } from "../tables.ts";
@@ -63,13 +62,15 @@ const TYPES = {
   finishedAtMs: "bigint",
 } as const;
 type Name = keyof typeof TYPES;
+/** What an outcome changes of a leased item, and what it is found by. */
+type Outcome = Pick<LeasedItem, Name>;
 const NAMES = Object.keys(TYPES) as Name[];
 
 /** See `Repositories.items.finish`. */
-async function finishItems<T extends FinishedItem>(
+async function finishItems(
   { build, dialect, all, changes }: SqlSession,
-  items: readonly T[],
-): Promise<T[]> {
+  items: readonly LeasedItem[],
+): Promise<LeasedItem[]> {
   if (dialect === "sqlite") {
     const isOurs: boolean[] = [];
     for (const item of items) isOurs.push((await changes(FINISH(build, item))) === 1);
@@ -80,7 +81,7 @@ async function finishItems<T extends FinishedItem>(
   return items.filter((_, at) => ours.has(at + 1));
 }
 
-const FINISH = prepared((build, item: Values<FinishedItem>) =>
+const FINISH = prepared((build, item: Values<Outcome>) =>
   held(build, item).set({
     status: item.status,
     mimeType: item.mimeType,
@@ -103,9 +104,9 @@ type Lists = Record<Name, unknown[]>;
 const FINISH_ALL = prepared((build, lists: Values<Lists>) => {
   const columns = NAMES.map((name) => sql`${lists[name]}::${sql.raw(TYPES[name])}[]`);
   const names = sql.join([...NAMES, "at"].map((name) => sql.ref(name)));
-  const finished = sql<
-    FinishedItem & { at: number }
-  >`unnest(${sql.join(columns)}) with ordinality`.as<"finished">(sql`finished(${names})`);
+  const finished = sql<Outcome & { at: number }>`unnest(${sql.join(columns)}) with ordinality`.as<"finished">(
+    sql`finished(${names})`,
+  );
   return build
     .updateTable("items")
     .from(finished)
@@ -270,8 +271,7 @@ function leaseOf(isPaid: boolean, { provider, token, worker }: Values<ClaimValue
 const LISTED_ITEM = [
   ...(["id", "position", "sourceIndex", "customId", "prompt", "status", "mimeType", "imageCount"] as const),
   ...(["error", "modelVersion", "provider", "maybePaid", "seed", "notes", "usage", "priceMicroUsd"] as const),
-  ...(["finishedAtMs"] as const),
-  ...(["tier", "ratio", "keepsRatio", "quality", "background", "askedSeed", "negativePrompt"] as const),
+  ...(["finishedAtMs", "options"] as const),
 ] as const satisfies readonly (keyof ListedItem)[];
 
 type Page = { batchId: string; after: number; limit: number; offset: number };
@@ -370,37 +370,18 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
       for (const { status, count } of await all(COUNTS(build, { batchId }))) counts[status] = count;
       return counts;
     },
-    sums: async (batchId, { imageMicroUsd, holdMicroUsd }) => {
-      const price = sql<number>`coalesce(price_micro_usd, ${imageMicroUsd})`;
-      const hold = sql<number>`coalesce(hold_micro_usd, ${holdMicroUsd})`;
+    sums: async (batchId) => {
       const query = build
         .selectFrom("items")
         .select([
-          sql<number>`coalesce(sum(${hold}), 0)`.as("holdMicroUsd"),
-          sql<number>`coalesce(sum(${price}), 0)`.as("priceMicroUsd"),
-          sql<number>`coalesce(sum(case when status = 'success' then ${price} else 0 end), 0)`.as(
+          sql<number>`coalesce(sum(hold_micro_usd), 0)`.as("holdMicroUsd"),
+          sql<number>`coalesce(sum(price_micro_usd), 0)`.as("priceMicroUsd"),
+          sql<number>`coalesce(sum(case when status = 'success' then price_micro_usd else 0 end), 0)`.as(
             "earnedMicroUsd",
           ),
         ])
         .where("batchId", "=", batchId);
       return (await first(query)) ?? { holdMicroUsd: 0, priceMicroUsd: 0, earnedMicroUsd: 0 };
-    },
-    shapes: async (batchId) => {
-      // Only whether there is a seed or a negative prompt counts: of these there can be as many as items.
-      const has = (column: string, name: string) =>
-        sql`case when ${sql.ref(column)} is null then '' else ${sql.lit(`${name} `)} end`;
-      // In JSON, only the name of a field has its quotes without a backslash.
-      const says = (name: string) =>
-        sql`case when ${sql.ref("verbatim")} like ${sql.lit(`%"${name}":%`)} then ${sql.lit(`${name} `)} else '' end`;
-      const saysDecisive = sql.join(DECISIVE_FIELDS.map(says), sql` || `);
-      const asked = sql<string>`${has("quality", "quality")} || ${has("background", "background")}
-        || ${has("askedSeed", "seed")} || ${has("negativePrompt", "negativePrompt")} || ${saysDecisive}`;
-      const query = build.selectFrom("items").where("batchId", "=", batchId).distinct();
-      const rows = await all(query.select(["tier", "ratio", asked.as("asked")]).orderBy("asked"));
-      return rows.map(({ asked: names, ...shape }) => ({
-        ...shape,
-        options: names.split(" ").slice(0, -1) as Carried[],
-      }));
     },
     claim: (batchId, claim) => claimItems(session, batchId, claim),
     abandoned: async (batchId) => {
@@ -526,8 +507,7 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
 }
 
 function rowOf(batchId: string, item: NewItem): Insertable<Database["items"]> {
-  const { failed, terms = BATCH_TERMS } = item;
-  // The terms come last: V8 takes thirty times as long to add fields to an object that a spread began.
+  const { failed } = item;
   return {
     batchId,
     position: item.position,
@@ -535,11 +515,16 @@ function rowOf(batchId: string, item: NewItem): Insertable<Database["items"]> {
     outputIndex: item.outputIndex,
     customId: item.customId,
     prompt: item.prompt,
+    options: item.options,
+    earlier: item.earlier,
+    verbatim: item.verbatim,
+    priceMicroUsd: item.priceMicroUsd,
+    holdMicroUsd: item.holdMicroUsd,
+    clientKey: item.clientKey,
     status: failed ? "failed" : "pending",
     error: failed?.error ?? null,
     finishedAtMs: failed?.atMs ?? null,
     notBeforeMs: item.notBeforeMs ?? 0,
     delayedAtMs: item.delayedAtMs ?? 0,
-    ...terms,
   };
 }

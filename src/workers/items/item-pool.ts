@@ -1,13 +1,11 @@
 import type { Waiting } from "../../contract/waiting.ts";
-import { needsOf } from "../../domain/batches/create-batch.ts";
-import type { LeasedItem } from "../../domain/batches/finish-item.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
 import type { Block, Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingFor } from "../../domain/health/waiting.ts";
 import { identityOf, isPaid, mayBePaidTwice, type Offer } from "../../domain/models.ts";
 import { type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
-import type { BatchRecord } from "../../domain/records.ts";
+import type { BatchRecord, LeasedItem } from "../../domain/records.ts";
 import { coalesced } from "../../kernel/pacing.ts";
 import { tracer } from "../../kernel/tracing.ts";
 import type { WorkerDeps } from "../deps.ts";
@@ -90,7 +88,7 @@ export class Turns {
     const { stores, offers, health } = this.#deps;
     const batch = await stores.read.batches.byId(batchId);
     if (batch?.status !== "queued" && batch?.status !== "running") return null;
-    const able = offers.forBatch(batch, await needsOf(stores.read, batchId));
+    const able = offers.forBatch(batch, batch.needs);
     const ofItems = able.filter((offer): offer is Offer<ItemProvider> => offer.provider.kind === "item");
     // An earlier process has had trouble with it.
     const { waiting } = batch;

@@ -4,13 +4,12 @@ import {
   failItem,
   failLeased,
   finishItem,
-  type LeasedItem,
   recordItemCall,
   unknownOutcome,
 } from "../../domain/batches/finish-item.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
 import { type Asked, askInTurn, type FailedTurn, type Turn } from "../../domain/images/ask-in-turn.ts";
-import type { MadeOutput } from "../../domain/images/output-images.ts";
+import type { MadeImage } from "../../domain/images/output-images.ts";
 import { identityOf, isPaid, mayBePaidTwice } from "../../domain/models.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import {
@@ -19,7 +18,7 @@ import {
   type TaskMemory,
   type UpstreamUsage,
 } from "../../domain/ports/image-provider.ts";
-import type { BatchRecord, MaybePaid, ReferenceRecord } from "../../domain/records.ts";
+import type { BatchRecord, LeasedItem, MaybePaid, ReferenceRecord } from "../../domain/records.ts";
 import { aside, backoffMs } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { buildImageRequest, inspectOutput } from "../image-request.ts";
@@ -54,7 +53,8 @@ interface Gates {
 }
 
 /**
- * Asks the provider for one item's image, as soon as there is a slot. Never rejects. While the storage cannot give the
+ * Asks the provider for one item's image, as soon as there is a slot. Returns the images, or why there is none; `aborted`: the
+ * signal of the request stopped it, perhaps after it had left. Never rejects. While the storage cannot give the
  * reference images, it waits: that is no failure of the provider. Sends nothing once the request is aborted.
  */
 export async function makeItem(deps: WorkerDeps, request: ItemRequest, gates: Gates): Promise<Asked> {
@@ -199,14 +199,14 @@ export async function recordItem(deps: WorkerDeps, request: ItemRequest, asked: 
 /** Decodes the images: the upstream's word is not enough. */
 async function inspected(
   deps: WorkerDeps,
-  { batch, item, offer }: ItemRequest,
+  { item, offer }: ItemRequest,
   output: GeneratedImages,
   { onAnswered }: Gates,
-): Promise<MadeOutput> {
+): Promise<GeneratedImages<MadeImage>> {
   onAnswered(output.images.reduce((sum, { length }) => sum + length, 0));
   await aside();
   try {
-    return await inspectOutput(deps, offer, batch, item, output);
+    return await inspectOutput(deps, offer, item, output);
   } catch (error) {
     if (error instanceof ProviderError) throw error;
     deps.log.error("an image could not be inspected", { error: String(error) });

@@ -4,8 +4,8 @@ import { createBatch } from "../../../src/domain/batches/create-batch.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
 import { Offers } from "../../../src/domain/models.ts";
 import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
+import { DEFAULT_OPTIONS } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
-import { BATCH_TERMS } from "../../../src/domain/records.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { groupEntry, modelEntry } from "../../support/entries.ts";
@@ -15,7 +15,6 @@ import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const image = imageInMemory(Buffer.from("a reference image"));
-const reference = { id: null, type: null, mimeType: "image/png" as const };
 const REQUEST: CheckedRequest = {
   model: modelEntry,
   taskName: null,
@@ -26,9 +25,10 @@ const REQUEST: CheckedRequest = {
     {
       customId: "a",
       prompt: "a",
+      earlier: "",
       outputCount: 1,
-      references: [{ ...reference, image, sha256: image.sha256 }],
-      terms: BATCH_TERMS,
+      images: [{ ...image, id: null, type: null, mimeType: "image/png" }],
+      options: DEFAULT_OPTIONS,
     },
   ],
   hash: "h",

@@ -4,7 +4,7 @@ import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { openBeside } from "../../support/service.ts";
-import { openBatchRecord } from "../../support/stores.ts";
+import { newItem, openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const facts = { mimeType: "image/png", widthPx: 1, heightPx: 1, decodedPixels: 1 } as const;
@@ -25,9 +25,7 @@ async function claimedItems(stores: Stores, ...counts: number[]) {
   for (const count of counts) {
     const batch = await openBatchRecord(stores, count);
     const { id } = batch;
-    const some = Array.from({ length: count }, (_, at) => ({
-      ...{ position: at, sourceIndex: at, outputIndex: 0, customId: `i${at}`, prompt: "a fox" },
-    }));
+    const some = Array.from({ length: count }, (_, at) => newItem(at));
     await stores.write((tx) => tx.items.insertMany(id, some));
     await startBatch(stores, id, 2);
     const which = { which: "any", mostSwitches: 2 } as const;

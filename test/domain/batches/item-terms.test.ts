@@ -1,30 +1,21 @@
 import { describe, expect, it } from "vitest";
-import { costOf, needsOf } from "../../../src/domain/batches/create-batch.ts";
+import { costOf } from "../../../src/domain/batches/create-batch.ts";
 import { moveBatch, startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
-import type { NewItem } from "../../../src/domain/ports/batches.ts";
-import { BATCH_TERMS, type ItemTerms } from "../../../src/domain/records.ts";
+import { needsOf } from "../../../src/domain/checked-content.ts";
+import { DEFAULT_OPTIONS, type ImageOptions } from "../../../src/domain/ports/image-provider.ts";
 import { openBeside } from "../../support/service.ts";
-import { openBatchRecord } from "../../support/stores.ts";
+import { newItem, openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-const item = (position: number, terms?: Partial<ItemTerms>): NewItem => ({
-  position,
-  sourceIndex: position,
-  outputIndex: 0,
-  customId: `line_00000${position + 1}`,
-  prompt: "a fox",
-  ...(terms ? { terms: { ...BATCH_TERMS, ...terms } } : {}),
-});
-
 describe("items that differ from the rest of their batch", () => {
-  it("[LINES-1] are settled as the sum of their own prices, and of the batch's where they have none", async () => {
+  it("[LINES-1] are settled as the sum of their own prices", async () => {
     const { stores, blobs } = await openBeside(await tempDir());
-    // Two images at the price of the batch, one at its own: 10 + 10 + 70, with 12 + 12 + 80 on hold.
+    // Two images at the price of the batch, and a dearer one: 10 + 10 + 70, with 12 + 12 + 80 on hold.
     const batch = await openBatchRecord(stores, 3, { estimatedMicroUsd: 90, holdMicroUsd: 104 });
-    const own = { tier: "4K", ratio: "16:9", priceMicroUsd: 70, holdMicroUsd: 80 } as const;
-    await stores.write((tx) => tx.items.insertMany(batch.id, [item(0), item(1, own), item(2)]));
-    expect(await stores.read.items.sums(batch.id, batch.price)).toEqual({
+    const own = { priceMicroUsd: 70, holdMicroUsd: 80 };
+    await stores.write((tx) => tx.items.insertMany(batch.id, [newItem(0), newItem(1, own), newItem(2)]));
+    expect(await stores.read.items.sums(batch.id)).toEqual({
       holdMicroUsd: 104,
       priceMicroUsd: 90,
       earnedMicroUsd: 0,
@@ -32,7 +23,7 @@ describe("items that differ from the rest of their batch", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
     await startBatch(stores, batch.id, 2);
     await stores.write(async (tx) => {
-      for (const customId of ["line_000001", "line_000002"]) {
+      for (const customId of ["i0", "i1"]) {
         const token = customId;
         const claim = {
           token,
@@ -49,8 +40,8 @@ describe("items that differ from the rest of their batch", () => {
         const made = { mimeType: "image/png", imageCount: 0, error: null, finishedAtMs: 2 } as const;
         const base = { modelVersion: null, seed: null, notes: [], usage: null, answer: null };
         const facts = { ...base, maybePaid: "no" } as const;
-        const finished = { id: claimed?.id ?? 0, leaseToken: token, status: "success" } as const;
-        await tx.items.finish([{ ...finished, ...made, ...facts }]);
+        if (!claimed) throw new Error("no item could be claimed");
+        await tx.items.finish([{ ...claimed, leaseToken: token, status: "success", ...made, ...facts }]);
       }
     });
     const input = { fileName: "files/a", blobKey: "files/a", consentMicroUsd: null };
@@ -69,22 +60,23 @@ describe("items that differ from the rest of their batch", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[LINES-1] ask for a provider that takes every size and ratio among them", async () => {
-    const { stores } = await openBeside(await tempDir());
-    const batch = await openBatchRecord(stores, 3);
-    expect(await needsOf(stores.read, batch.id)).toEqual({
-      references: 0,
-      ratios: ["1:1"],
-      sizes: ["1K"],
-      options: [],
+  it("[LINES-1] ask for a provider that takes every size, ratio and option among them", () => {
+    const asking = (options: Partial<ImageOptions>) => ({
+      prompt: "a fox",
+      earlier: "",
+      images: [],
+      options: { ...DEFAULT_OPTIONS, ...options },
     });
-    const wide = { tier: "2K", ratio: "21:9" } as const;
-    const tall = { tier: "1K", ratio: "9:16" } as const;
-    await stores.write((tx) =>
-      tx.items.insertMany(batch.id, [item(0, wide), item(1, tall), item(2, { ...wide })]),
-    );
-    const needs = await needsOf(stores.read, batch.id);
-    expect([...needs.ratios].sort()).toEqual(["21:9", "9:16"]);
-    expect([...needs.sizes].sort()).toEqual(["1K", "2K"]);
+    expect(needsOf([asking({})])).toEqual({ references: 0, ratios: ["1:1"], sizes: ["1K"], options: [] });
+    const wide = { size: "2K", ratio: "21:9" } as const;
+    const several = [asking(wide), asking({ ratio: "9:16", seed: 0 }), asking({ ...wide, quality: "high" })];
+    const needs = {
+      references: 0,
+      ratios: ["21:9", "9:16"],
+      sizes: ["2K", "1K"],
+      options: ["seed", "quality"],
+    };
+    expect(needsOf(several)).toEqual(needs);
+    expect(needsOf(several.slice(1), needsOf(several.slice(0, 1)))).toEqual(needs);
   });
 });

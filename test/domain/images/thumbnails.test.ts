@@ -3,7 +3,7 @@ import { Thumbnails } from "../../../src/domain/images/thumbnails.ts";
 import type { OutputRecord } from "../../../src/domain/records.ts";
 import { gate } from "../../support/gate.ts";
 import { openBeside } from "../../support/service.ts";
-import { openBatchRecord } from "../../support/stores.ts";
+import { newItem, openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const NEVER = new AbortController().signal;
@@ -26,9 +26,8 @@ async function opened(options: { wait?: Promise<void> } = {}) {
   const output = async (shade: number): Promise<OutputRecord> => {
     const blobKey = `outputs/${batchId}/${shade}`;
     const facts = await blobs.put(blobKey, Buffer.alloc(100, shade));
-    const place = { position: shade, sourceIndex: shade, outputIndex: 0 };
     return stores.write(async (tx) => {
-      await tx.items.insertMany(batchId, [{ ...place, customId: `i${shade}`, prompt: "a fox" }]);
+      await tx.items.insertMany(batchId, [newItem(shade)]);
       const { id: itemId = 0 } = (await tx.items.byCustomId(batchId, `i${shade}`)) ?? {};
       const image = {
         imageIndex: 0,

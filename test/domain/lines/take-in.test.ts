@@ -1,11 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
-import { inputsPrefix } from "../../../src/domain/batches/create-batch.ts";
 import { cancelBatch } from "../../../src/domain/batches/end-batch.ts";
+import { inputsPrefix } from "../../../src/domain/batches/write-items.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
 import { invalidLine, type Line, type TakeInDeps, takeIn } from "../../../src/domain/jobs/take-in.ts";
 import { Offers } from "../../../src/domain/models.ts";
+import { DEFAULT_OPTIONS } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { modelEntry } from "../../support/entries.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -34,9 +35,9 @@ async function queuedJob(prompts: readonly string[], change: { consentMicroUsd?:
       if (prompt === "bad") yield { key: '"k"', error: invalidLine("not this") };
       else {
         const size = prompt.includes("2K") ? "2K" : "1K";
-        const images = [{ ...image, mimeType: "image/png" as const }];
-        const shape = { ratio: "1:1", keepsRatio: true, size, mimeType: "image/png" } as const;
-        yield { key: '"k"', content: { model, prompt, earlier: "", images, ...shape } };
+        const images = [{ ...image, mimeType: "image/png" as const, id: null, type: null }];
+        const options = { ...DEFAULT_OPTIONS, size } as const;
+        yield { key: '"k"', content: { prompt, earlier: "", images, options } };
       }
     }
   }

@@ -3,6 +3,7 @@ import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import { Offers } from "../../../src/domain/models.ts";
 import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
+import { DEFAULT_OPTIONS } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { Realtime } from "../../../src/domain/realtime/realtime.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
@@ -22,16 +23,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 const PRICE = 10;
 const model = { ...modelEntry, prices: { "1K": PRICE / 1_000_000 } };
 const group = { ...groupEntry, batchDiscount: 1, holdMultiplier: 1 };
-const content = {
-  model,
-  prompt: "a fox",
-  earlier: "",
-  images: [],
-  ratio: "1:1",
-  keepsRatio: false,
-  size: "1K",
-  mimeType: "image/png",
-} as const;
+const content = { prompt: "a fox", earlier: "", images: [], options: DEFAULT_OPTIONS };
 const deps = { clock: systemClock, ids: randomIds, log: silentLog };
 /** Nobody beats by himself: a process is silent for as long as a test says, however slow the test is. */
 const still: Clock = { ...systemClock, monotonicMs: () => 0 };
@@ -73,7 +65,7 @@ async function processesOn(
         unknownOutcome: "once",
         rate: { requestsPerMinute: 0, concurrentRequests: 0 },
       });
-      const asked = { caller, content, fingerprint: "f", gone: new AbortController().signal };
+      const asked = { caller, model, content, fingerprint: "f", gone: new AbortController().signal };
       return {
         presence,
         /** How many outcomes there are. */

@@ -60,8 +60,8 @@ async function comfyui(changes: Partial<Comfy> = {}) {
 it("the ComfyUI program fills in the workflow and returns what it saves", async () => {
   const { adapter, sent, comfy, seen } = await comfyui({ ended: null });
   const prompt = 'a "red" {seed} fox';
-  const size = { widthPx: 1376, heightPx: 768 };
-  const call = adapter.generate(imageRequest({ prompt, size, seed: 12 }), never, () => {});
+  const pixels = { widthPx: 1376, heightPx: 768 };
+  const call = adapter.generate(imageRequest({ prompt, pixels, seed: 12 }), never, () => {});
   await expect.poll(() => seen.filter(({ line }) => line === "GET /history/p-1").length).toBeGreaterThan(1);
   comfy.ended = SUCCESS;
   expect(await call).toMatchObject({ images: [PNG], seed: 12 });

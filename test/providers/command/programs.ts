@@ -3,11 +3,11 @@ import { readdirSync, readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { vi } from "vitest";
-import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { createCommandAdapter } from "../../../src/providers/command/provider.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { closing, entryOf, PNG } from "../../support/upstream-adapter.ts";
+import type { RequestChanges } from "../upstream/scripted-server.ts";
 import { imageRequest, never } from "../upstream/scripted-server.ts";
 
 /** Gives programs twenty times as long to end by themselves. */
@@ -88,7 +88,7 @@ async function adapterFor(
     deps,
     adapter,
     /** Makes one image. */
-    generate: (changes: Partial<ImageRequest> = {}, signal: AbortSignal = never) =>
+    generate: (changes: RequestChanges = {}, signal: AbortSignal = never) =>
       adapter.generate(imageRequest(changes), signal, () => {}),
     /** The value that the program has told under this name; null before. */
     told: (name: string) => readJson(join(home, name)),

@@ -16,10 +16,9 @@ describe("the input of a program", () => {
     const { images } = await generate({
       model: "m-1",
       earlier: "a forest",
-      ratio: "16:9",
-      size: { widthPx: 1376, heightPx: 768 },
+      options: { ratio: "16:9", mimeType: "image/webp" },
+      pixels: { widthPx: 1376, heightPx: 768 },
       seed: 77,
-      mimeType: "image/webp",
       references: [reference(PNG), reference(PNG, "image/jpeg")],
     });
     expect(images).toEqual([PNG]);
@@ -49,9 +48,9 @@ describe("the input of a program", () => {
 
   it("[OPT-6] the program reads what was asked for besides", async () => {
     const { generate, told } = await programmed(`tell("seen", job); make("a.png");`);
-    const asked = { quality: "high", background: "transparent", seed: 3, negativePrompt: "text" } as const;
-    await generate({ asked, seed: 3 });
-    const { quality, background, seed, negativePrompt: negative_prompt } = asked;
+    const options = { quality: "high", background: "transparent", seed: 3, negativePrompt: "text" } as const;
+    await generate({ options, seed: 3 });
+    const { quality, background, seed, negativePrompt: negative_prompt } = options;
     expect(told("seen")).toMatchObject({ quality, background, seed, negative_prompt });
   });
 
@@ -64,7 +63,11 @@ describe("the input of a program", () => {
         args: ["{prompt_file}", "--size={width}x{height}", "-s {seed}{seed}", "{output}", "{prompt}{other}"],
       },
     );
-    const { images } = await generate({ prompt: "{seed} $(id) -x", seed: 5, mimeType: "image/jpeg" });
+    const { images } = await generate({
+      prompt: "{seed} $(id) -x",
+      seed: 5,
+      options: { mimeType: "image/jpeg" },
+    });
     const { prompt, args, inside } = told("seen");
     expect(prompt).toBe("{seed} $(id) -x");
     expect([...args.slice(0, 2), basename(args[2]), args[3]]).toEqual([

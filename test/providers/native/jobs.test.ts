@@ -58,10 +58,9 @@ describe("the vendor's batch jobs", () => {
     ]);
     const provider = connect(server.url);
     const large = Buffer.alloc(7 * 1024 * 1024, 7);
-    const asked = { quality: null, background: null, negativePrompt: null, seed: 4711 };
     const lines = [
       { key: "a", request: imageRequest({ references: [reference(large)] }) },
-      { key: "b", request: imageRequest({ prompt: "naïve\nfox", asked }) },
+      { key: "b", request: imageRequest({ prompt: "naïve\nfox", options: { seed: 4711 } }) },
     ];
     expect(await provider.upload("our-id", lines, never)).toBe("files/in1");
     const [start, ...chunks] = server.seen;

@@ -37,8 +37,7 @@ describe("the native protocol", () => {
     const adapter = connect(`${server.url}/`);
     let sent = 0;
     const references = [reference(PNG), reference(JPEG, "image/jpeg")];
-    const asked = { quality: null, background: null, negativePrompt: null, seed: 4711 };
-    const request = imageRequest({ references, earlier: "a fox\nat night", asked });
+    const request = imageRequest({ references, earlier: "a fox\nat night", options: { seed: 4711 } });
     await adapter.generate(request, never, () => sent++);
     const [seen] = server.seen;
     expect(seen).toMatchObject({ method: "POST", url: "/v1beta/models/image-model:generateContent" });
@@ -68,8 +67,12 @@ describe("the native protocol", () => {
     const server = await scriptedServer(json(content(image(PNG))));
     const adapter = connect(server.url, { apiVersion: "v1", keyHeader: "x-goog-api-key" });
     expect(adapter.address).toBe(`${server.url}/v1`);
-    await adapter.generate(imageRequest({ model: "gemini-2.5-flash-image", tier: "1K" }), never, () => {});
-    const edit = { keepsRatio: true, references: [reference(PNG)] };
+    await adapter.generate(
+      imageRequest({ model: "gemini-2.5-flash-image", options: { size: "1K" } }),
+      never,
+      () => {},
+    );
+    const edit = { options: { keepsRatio: true }, references: [reference(PNG)] };
     await adapter.generate(imageRequest({ model: "tunedModels/my fox?", ...edit }), never, () => {});
     await connect(server.url, { apiKeyEnv: null }).generate(imageRequest({ model: ".." }), never, () => {});
     expect(server.seen.map(({ url }) => url)).toEqual([
@@ -96,8 +99,8 @@ describe("the native protocol", () => {
     ["a model that is not known, where one was asked for", "gemini-9-image", "google", 7, 7],
   ])("[OPT-6] sends a seed to %s, or leaves it out", async (_, model, preset, seed, expected) => {
     const server = await scriptedServer(json(content(image(PNG))));
-    const asked = { quality: "high", background: null, negativePrompt: null, seed };
-    const request = imageRequest({ model, asked, ...(seed !== null && { seed }) });
+    const options = { quality: "high", seed };
+    const request = imageRequest({ model, options, ...(seed !== null && { seed }) });
     const made = await connect(server.url, { preset }).generate(request, never, () => {});
     expect(made.seed).toBe(expected);
     expect(JSON.parse(server.seen[0]?.text ?? "").generationConfig.seed ?? null).toBe(expected);

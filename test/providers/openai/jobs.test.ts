@@ -46,11 +46,11 @@ describe("OpenAI's batch jobs", () => {
     ]);
     const provider = connect(server.url, { extra: { quality: "medium" } });
     const request = imageRequest({ model: "gpt-image-2" });
-    const asked = { quality: "high", background: "opaque", seed: null, negativePrompt: null } as const;
+    const options = { ...request.options, quality: "high", background: "opaque" } as const;
     const lines = [
       { key: "a", request },
       { key: "b", request: { ...request, references: [reference(PNG)], mask: reference(JPEG) } },
-      { key: "c", request: { ...request, asked } },
+      { key: "c", request: { ...request, options } },
     ];
     expect(await provider.upload("our-id", lines, never)).toBe("file-in");
     const job = { jobId: "our-id", model: "gpt-image-2", input: "file-in" };

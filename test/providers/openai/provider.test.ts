@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import { createOpenaiAdapter } from "../../../src/providers/openai/provider.ts";
 import { asItemProvider } from "../../../src/providers/upstream/item-provider.ts";
 import { closing, entryOf } from "../../support/upstream-adapter.ts";
+import type { RequestChanges } from "../upstream/scripted-server.ts";
 import {
   byPath,
   bytes,
@@ -36,7 +36,7 @@ const base64 = (...images: Buffer[]) => ({
 const NOTHING = { quality: null, background: null, seed: null, negativePrompt: null };
 
 /** Sends a request and returns what arrived. */
-async function sent(changes: object, request: Partial<ImageRequest> = {}): Promise<Seen> {
+async function sent(changes: object, request: RequestChanges = {}): Promise<Seen> {
   const server = await scriptedServer(json(base64(PNG)));
   await connect(server, changes).generate(imageRequest(request), never, () => {});
   const [seen] = server.seen;
@@ -44,10 +44,10 @@ async function sent(changes: object, request: Partial<ImageRequest> = {}): Promi
   return seen;
 }
 
-const bodyOf = async (changes: object, request: Partial<ImageRequest> = {}) =>
+const bodyOf = async (changes: object, request: RequestChanges = {}) =>
   JSON.parse((await sent(changes, request)).text);
 
-const failure = (server: ScriptedServer, changes: object = {}, request: Partial<ImageRequest> = {}) =>
+const failure = (server: ScriptedServer, changes: object = {}, request: RequestChanges = {}) =>
   providerError(connect(server, changes).generate(imageRequest(request), never, () => {}));
 
 describe("a request in the form of OpenAI Images", () => {
@@ -68,8 +68,12 @@ describe("a request in the form of OpenAI Images", () => {
 
   it("has no ratio to keep that of a reference, no format to omit it, and the key where the entry says", async () => {
     expect(await bodyOf({ responseFormat: "omit" })).not.toHaveProperty("response_format");
-    expect(await bodyOf({ sizeAs: "aspect_ratio" }, { keepsRatio: true })).not.toHaveProperty("aspect_ratio");
-    expect(await bodyOf({}, { keepsRatio: true })).toMatchObject({ size: "2528x1696" });
+    const kept = { options: { keepsRatio: true }, references: [reference(PNG)] };
+    expect((await sent({ sizeAs: "aspect_ratio" }, kept)).text).not.toContain("aspect_ratio");
+    expect((await sent({}, kept)).text).toContain("2528x1696");
+    expect(await bodyOf({ sizeAs: "aspect_ratio" }, { options: { keepsRatio: true } })).toMatchObject({
+      aspect_ratio: "3:2",
+    });
     const header = await sent({ auth: "api-key" });
     expect(header.headers).toMatchObject({ "api-key": KEY });
     expect(header.headers.authorization).toBeUndefined();
@@ -89,7 +93,7 @@ describe("a request in the form of OpenAI Images", () => {
   });
 
   it("asks OpenAI's own models for a type, and no other", async () => {
-    const gpt = { model: "gpt-image-2", mimeType: "image/jpeg" } as const;
+    const gpt = { model: "gpt-image-2", options: { mimeType: "image/jpeg" } } as const;
     expect(await bodyOf({}, gpt)).toEqual({
       model: "gpt-image-2",
       prompt: "a red fox",
@@ -97,8 +101,10 @@ describe("a request in the form of OpenAI Images", () => {
       output_format: "jpeg",
       quality: "medium",
     });
-    expect((await bodyOf({}, { ...gpt, mimeType: "image/webp" })).output_format).toBe("webp");
-    expect(await bodyOf({}, { model: "flux", mimeType: "image/jpeg" })).not.toHaveProperty("output_format");
+    expect((await bodyOf({}, { ...gpt, options: { mimeType: "image/webp" } })).output_format).toBe("webp");
+    expect(await bodyOf({}, { model: "flux", options: { mimeType: "image/jpeg" } })).not.toHaveProperty(
+      "output_format",
+    );
     const server = await scriptedServer();
     expect(connect(server).takes).toEqual({
       maxReferences: 16,
@@ -111,38 +117,39 @@ describe("a request in the form of OpenAI Images", () => {
   });
 
   it("[OPT-6] has the quality, the background, the seed and the negative prompt that were asked for", async () => {
-    const gpt = { model: "gpt-image-2.5-flare", mimeType: "image/webp" } as const;
-    const transparent = { ...NOTHING, quality: "high", background: "transparent" } as const;
-    expect(await bodyOf({ extra: { quality: "low" } }, { ...gpt, asked: transparent })).toMatchObject({
+    const gpt = { model: "gpt-image-2.5-flare" };
+    const webp = { mimeType: "image/webp" } as const;
+    const transparent = { ...webp, quality: "high", background: "transparent" } as const;
+    expect(await bodyOf({ extra: { quality: "low" } }, { ...gpt, options: transparent })).toMatchObject({
       quality: "high",
       background: "transparent",
       output_format: "webp",
     });
-    const nothing = await bodyOf({}, { ...gpt, asked: NOTHING });
+    const nothing = await bodyOf({}, { ...gpt, options: NOTHING });
     expect(nothing).toEqual(await bodyOf({}, gpt));
     expect(nothing.quality).toBe("medium");
     expect((await bodyOf({}, { ...gpt, defaultQuality: "low" })).quality).toBe("low");
     // A server that chooses the type by itself could choose JPEG.
-    expect(await bodyOf({}, { asked: transparent })).toMatchObject({
+    expect(await bodyOf({}, { options: { background: "transparent" } })).toMatchObject({
       output_format: "png",
       response_format: "b64_json",
     });
-    const asked = { ...NOTHING, seed: 5, negativePrompt: "text" };
+    const options = { ...NOTHING, seed: 5, negativePrompt: "text" };
     const together = { preset: "together", takes: ["seed", "negative_prompt"] };
-    expect(await bodyOf(together, { asked, seed: 5 })).toMatchObject({ seed: 5, negative_prompt: "text" });
+    expect(await bodyOf(together, { options, seed: 5 })).toMatchObject({ seed: 5, negative_prompt: "text" });
     const server = await scriptedServer(json(base64(PNG)));
     const adapter = connect(server, together);
     expect(adapter.takes.options).toEqual(["quality", "background", "seed", "negativePrompt", "mask"]);
-    expect((await adapter.generate(imageRequest({ asked }), never, () => {})).seed).toBe(5);
+    expect((await adapter.generate(imageRequest({ options }), never, () => {})).seed).toBe(5);
   });
 
   it("[OPT-6] has the resolution as the entry says, beside the ratio", async () => {
     const byRatio = { sizeAs: "aspect_ratio", edits: "json" };
     const lower = { ...byRatio, resolution: "lower", extra: { resolution: "1k" } };
     expect((await bodyOf(lower)).resolution).toBe("2k");
-    expect((await bodyOf(lower, { tier: "1K" })).resolution).toBe("1k");
+    expect((await bodyOf(lower, { options: { size: "1K" } })).resolution).toBe("1k");
     expect((await bodyOf({ ...byRatio, resolution: "upper" })).resolution).toBe("2K");
-    expect(await bodyOf({ ...byRatio, resolution: "upper" }, { tier: "1K" })).not.toHaveProperty(
+    expect(await bodyOf({ ...byRatio, resolution: "upper" }, { options: { size: "1K" } })).not.toHaveProperty(
       "resolution",
     );
     const takes = (entry: object) => connect({ url: "http://127.0.0.1:9" } as ScriptedServer, entry).takes;
@@ -287,7 +294,7 @@ describe("an answer in the form of OpenAI Images", () => {
 
   it("has the cost of its tokens where the vendor's rates are known, also without an image", async () => {
     const server = await scriptedServer();
-    const costOf = async (usage: unknown, request: Partial<ImageRequest> = {}, preset = "openai") => {
+    const costOf = async (usage: unknown, request: RequestChanges = {}, preset = "openai") => {
       server.reply = json({ ...base64(PNG), usage });
       const asked = imageRequest({ model: "gpt-image-2", ...request });
       return (await connect(server, { preset }).generate(asked, never, () => {})).usage?.costMicroUsd;

@@ -72,7 +72,7 @@ describe("the caption", () => {
 
   it.each(HOSTILE)("hostile text %# leaves most of the page to the picture", async (prompt) => {
     expect((await inkOf(prompt)).height).toBeLessThanOrEqual(room.height);
-    const picture = await draw(prompt, { size: { widthPx: 512, heightPx: 512 } });
+    const picture = await draw(prompt, { pixels: { widthPx: 512, heightPx: 512 } });
     await expect(sharp(picture).stats()).resolves.toBeDefined();
   });
 });

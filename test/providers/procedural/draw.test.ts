@@ -25,9 +25,9 @@ const NOTHING = { quality: null, background: null, seed: null, negativePrompt: n
 
 describe("a drawing", () => {
   it("options change the bytes, and options that ask for nothing do not", async () => {
-    const plain = digest(await draw("a fox in the snow", { size }));
+    const plain = digest(await draw("a fox in the snow", { pixels: size }));
     const asked = (options: object) =>
-      draw("a fox in the snow", { size, asked: { ...NOTHING, ...options } }).then(digest);
+      draw("a fox in the snow", { pixels: size, options: { ...NOTHING, ...options } }).then(digest);
     expect(await asked({})).toBe(plain);
     const drawn = [
       plain,
@@ -45,7 +45,7 @@ describe("a drawing", () => {
   it("a transparent picture has an alpha channel and nothing in its corners", async () => {
     const asked = { ...NOTHING, background: "transparent" as const };
     for (const mimeType of ["image/png", "image/webp"] as const) {
-      const image = await draw("a fox in the snow", { size, mimeType, asked });
+      const image = await draw("a fox in the snow", { pixels: size, options: { ...asked, mimeType } });
       const { data, info } = await sharp(image).raw().toBuffer({ resolveWithObject: true });
       expect([info.channels, data[3]]).toEqual([4, 0]);
       expect((await sharp(image).stats()).isOpaque).toBe(false);
@@ -54,9 +54,9 @@ describe("a drawing", () => {
 
   it("[DRAW-1] pictures drawn at the same time do not disturb one another", async () => {
     const prompts = ["a fox", "a ship at sea", "abstract tiles", "a fox"];
-    const together = await Promise.all(prompts.map((prompt) => draw(prompt, { size })));
+    const together = await Promise.all(prompts.map((prompt) => draw(prompt, { pixels: size })));
     for (const [i, prompt] of prompts.entries())
-      expect(digest(together[i] ?? Buffer.alloc(0))).toBe(digest(await draw(prompt, { size })));
+      expect(digest(together[i] ?? Buffer.alloc(0))).toBe(digest(await draw(prompt, { pixels: size })));
   });
 
   it.skipIf(!existsSync(BUILT))(
@@ -82,13 +82,18 @@ describe("a drawing", () => {
 
   it.each(RATIOS.extended)("[DRAW-2] at %s the picture has exactly the pixels of its size", async (ratio) => {
     const size = imageSizePx("1K", ratio);
-    const facts = await inspector.inspect(await draw("mountains and a lake", { ratio }), { maxPixels });
+    const facts = await inspector.inspect(await draw("mountains and a lake", { options: { ratio } }), {
+      maxPixels,
+    });
     const decodedPixels = size.widthPx * size.heightPx;
     expect(facts).toEqual({ mimeType: "image/png", ...size, decodedPixels });
   });
 
   it("[DRAW-2] a larger tier is the same picture with more pixels", async () => {
-    const [small, large] = [await draw("a fox in a forest"), await draw("a fox in a forest", { tier: "2K" })];
+    const [small, large] = [
+      await draw("a fox in a forest"),
+      await draw("a fox in a forest", { options: { size: "2K" } }),
+    ];
     expect(await sharp(large).metadata()).toMatchObject({ width: 2048, height: 2048 });
     expect(await difference(small, large)).toBeLessThan(3);
   });
@@ -96,18 +101,18 @@ describe("a drawing", () => {
   it.each(IMAGE_MIME_TYPES)(
     "[DRAW-1] [DRAW-2] asked for %s, the picture is of that type and decodes, and has the same bytes each time",
     async (mimeType) => {
-      const picture = await draw("a red boat", { mimeType, size });
+      const picture = await draw("a red boat", { options: { mimeType }, pixels: size });
       expect((await inspector.inspect(picture, { maxPixels })).mimeType).toBe(mimeType);
-      expect(digest(await draw("a red boat", { mimeType, size }))).toBe(digest(picture));
+      expect(digest(await draw("a red boat", { options: { mimeType }, pixels: size }))).toBe(digest(picture));
     },
   );
 
   it("another prompt, index or model gives a visibly different picture", async () => {
-    const base = await draw("a castle in the mountains", { size });
+    const base = await draw("a castle in the mountains", { pixels: size });
     for (const other of [
-      await draw("a sailboat at sea", { size }),
-      await draw("a castle in the mountains", { outputIndex: 1, size }),
-      await draw("a castle in the mountains", { model: "another", size }),
+      await draw("a sailboat at sea", { pixels: size }),
+      await draw("a castle in the mountains", { outputIndex: 1, pixels: size }),
+      await draw("a castle in the mountains", { model: "another", pixels: size }),
     ]) {
       expect(await difference(base, other)).toBeGreaterThan(6);
     }
@@ -122,7 +127,7 @@ describe("a drawing", () => {
       ["yellow flowers, abstract yellow", (r, g, b) => r > 170 && g > 130 && b < g * 0.75],
     ];
     for (const [prompt, test] of tests)
-      expect(await share(await draw(prompt, { size }), test), prompt).toBeGreaterThan(0.025);
+      expect(await share(await draw(prompt, { pixels: size }), test), prompt).toBeGreaterThan(0.025);
   });
 
   it("every style draws another picture of the same scene", async () => {
@@ -139,7 +144,7 @@ describe("a drawing", () => {
     ];
     const small: number[][][] = [];
     for (const style of styles)
-      small.push(await pixels(await draw(`${style} fox in a forest at noon`, { size }), 64));
+      small.push(await pixels(await draw(`${style} fox in a forest at noon`, { pixels: size }), 64));
     for (const [i, picture] of small.entries())
       for (const other of small.slice(i + 1)) expect(meanDifference(picture, other)).toBeGreaterThan(2);
   });

@@ -46,7 +46,7 @@ describe("the procedural provider", () => {
 
   it("[DRAW-12] bad-bytes begin as the asked type and do not decode", async () => {
     for (const mimeType of IMAGE_MIME_TYPES) {
-      const bytes = await draw("a fox [[bad-bytes]]", { mimeType });
+      const bytes = await draw("a fox [[bad-bytes]]", { options: { mimeType } });
       expect(sniffImageType(bytes)).toBe(mimeType);
       await expect(inspector.inspect(bytes, { maxPixels: 1e9 })).rejects.toThrow(InvalidImageError);
     }

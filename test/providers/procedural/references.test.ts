@@ -59,7 +59,7 @@ describe("reference images", () => {
     expect(await difference(forward, backward)).toBeGreaterThan(8);
     const many = await draw("together", {
       references: Array.from({ length: 14 }, (_, i) => (i % 2 === 0 ? a : b)),
-      ratio: "21:9",
+      options: { ratio: "21:9" },
     });
     expect(await sharp(many).metadata()).toMatchObject({ width: 1584, height: 672 });
   });

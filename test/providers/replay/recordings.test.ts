@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
 import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
-import { type ImageRequest, ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { watchKey } from "../../../src/kernel/hide-keys.ts";
@@ -12,13 +12,13 @@ import { createReplayProvider, Recordings, recordable } from "../../../src/provi
 import { FakeUpstream, tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { entryOf } from "../../support/upstream-adapter.ts";
+import type { RequestChanges } from "../upstream/scripted-server.ts";
 import { imageRequest, reference } from "../upstream/scripted-server.ts";
 
 const NEVER = new AbortController().signal;
 const inspector = sharpInspector(new Decoding());
-const asked = { quality: null, background: null, seed: null, negativePrompt: null };
-const square = { tier: "1K", ratio: "1:1", size: { widthPx: 1024, heightPx: 1024 } } as const;
-const FOX = imageRequest({ model: "a-model", prompt: "a red fox, “in the snow”", ...square, asked });
+const square = { options: { size: "1K", ratio: "1:1" }, pixels: { widthPx: 1024, heightPx: 1024 } } as const;
+const FOX = imageRequest({ model: "a-model", prompt: "a red fox, “in the snow”", ...square });
 const pictured = (text: string) => reference(Buffer.from(text));
 
 interface Recorded {
@@ -83,38 +83,37 @@ describe("the recordings of a directory", () => {
   });
 
   it("[REPLAY-2] know a request by what decides its picture, and by nothing else", async () => {
-    const keyOf = async (change: Partial<ImageRequest>) => (await recordable({ ...FOX, ...change })).key;
+    const keyOf = async (change: RequestChanges) =>
+      (await recordable({ ...FOX, ...change, options: { ...FOX.options, ...change.options } })).key;
     const own = await keyOf({});
-    const same: Partial<ImageRequest>[] = [
+    const same: RequestChanges[] = [
       { attempt: 2, seed: 6, origin: "batch", earlier: "", defaultQuality: undefined },
-      { asked: { ...asked } },
-      { size: { widthPx: 1, heightPx: 1 } },
+      { options: {} },
+      { pixels: { widthPx: 1, heightPx: 1 } },
     ];
     for (const change of same) expect(await keyOf(change)).toBe(own);
-    const others: Partial<ImageRequest>[] = [
+    const others: RequestChanges[] = [
       { model: "b" },
       { prompt: "b" },
       { earlier: "b" },
       { outputIndex: 1 },
-      { tier: "2K" },
-      { ratio: "16:9" },
-      { keepsRatio: true },
-      { mimeType: "image/webp" },
+      { options: { size: "2K" } },
+      { options: { ratio: "16:9" } },
+      { options: { keepsRatio: true }, references: [pictured("a")] },
+      { options: { mimeType: "image/webp" } },
       { references: [pictured("a")] },
       { references: [pictured("b")] },
       { references: [pictured("a"), pictured("b")] },
       { references: [pictured("b"), pictured("a")] },
       { references: [pictured("a")], mask: pictured("m") },
-      { asked: { ...asked, quality: "high" } },
-      { asked: { ...asked, background: "opaque" } },
-      { asked: { ...asked, seed: 5 } },
-      { asked: { ...asked, negativePrompt: "b" } },
+      { options: { quality: "high" } },
+      { options: { background: "opaque" } },
+      { options: { seed: 5 } },
+      { options: { negativePrompt: "b" } },
     ];
     const keys = await Promise.all(others.map(keyOf));
     expect(new Set([own, ...keys]).size).toBe(others.length + 1);
-    expect(await keyOf({ defaultQuality: "high" })).toBe(
-      await keyOf({ asked: { ...asked, quality: "high" } }),
-    );
+    expect(await keyOf({ defaultQuality: "high" })).toBe(await keyOf({ options: { quality: "high" } }));
   });
 
   type Files = Awaited<ReturnType<typeof recorded>>;

@@ -1,8 +1,8 @@
 import sharp from "sharp";
 import { expect, it } from "vitest";
-import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import { createSdapiAdapter } from "../../../src/providers/sdapi/provider.ts";
 import { closing, entryOf, PNG } from "../../support/upstream-adapter.ts";
+import type { RequestChanges } from "../upstream/scripted-server.ts";
 import {
   depsWith,
   imageRequest,
@@ -26,7 +26,7 @@ async function sdapi(reply: Reply, fields: object = {}) {
   const server = await scriptedServer(reply);
   const entry = entryOf("sdapi", { baseUrl: server.url, ...fields });
   const adapter = closing(createSdapiAdapter(entry, depsWith()));
-  const generate = (changes: Partial<ImageRequest> = {}, signal: AbortSignal = never, onSent = () => {}) =>
+  const generate = (changes: RequestChanges = {}, signal: AbortSignal = never, onSent = () => {}) =>
     adapter.generate(imageRequest(changes), signal, onSent);
   const lines = () => server.seen.map(({ method, url }) => `${method} ${url}`);
   /** The body of the first request. */
@@ -46,7 +46,7 @@ it("[SDAPI-1] txt2img gets prompt, seed and a size in steps of 8, and what the e
   const info = { seed: 41, sd_model_name: "dream", sd_model_hash: "abcd12" };
   const { lines, body, generate } = await sdapi(json(made(info)), { extra });
   const size = { widthPx: 1365, heightPx: 771 };
-  expect(await generate({ earlier: "a forest", size, seed: 40 })).toEqual({
+  expect(await generate({ earlier: "a forest", pixels: size, seed: 40 })).toEqual({
     discard: expect.any(Function),
     images: [PNG],
     seed: 41,
@@ -79,8 +79,8 @@ it("the first reference goes to img2img; others are noted", async () => {
 
 it("[OPT-6] an item's negative prompt wins over that of the entry", async () => {
   const { body, generate } = await sdapi(json(made()), { extra: { negative_prompt: "text" } });
-  const asked = { quality: null, background: null, seed: 9, negativePrompt: "people" };
-  await generate({ asked, seed: 9 });
+  const options = { seed: 9, negativePrompt: "people" };
+  await generate({ options, seed: 9 });
   expect(body()).toMatchObject({ negative_prompt: "people", seed: 9 });
 });
 

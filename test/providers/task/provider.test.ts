@@ -1,12 +1,13 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { parseConfig } from "../../../src/config/load.ts";
 import type { EntryOf } from "../../../src/contract/provider-entries.ts";
-import { type ImageRequest, ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { createTaskAdapter } from "../../../src/providers/task/provider.ts";
 import { closing } from "../../support/upstream-adapter.ts";
 import * as hostile from "../../support/upstreams/hostile.ts";
 import { startTasks, type TaskPlan, type TaskVendorName } from "../../support/upstreams/tasks.ts";
+import type { RequestChanges } from "../upstream/scripted-server.ts";
 import { depsWith, imageRequest, never, PNG, providerError, reference } from "../upstream/scripted-server.ts";
 
 /** Pauses are over at once; time limits are not. */
@@ -15,7 +16,7 @@ const hasty: Clock = {
   sleep: (ms, signal) => systemClock.sleep(ms <= 30_000 ? 1 : ms, signal),
 };
 const KEY = "canary-key-of-the-vendor-of-tasks";
-const SIZE = { tier: "1K", ratio: "3:2", size: { widthPx: 1264, heightPx: 848 } } as const;
+const SIZE = { options: { size: "1K", ratio: "3:2" }, pixels: { widthPx: 1264, heightPx: 848 } } as const;
 const MODELS = { replicate: "black-forest-labs/flux-2-pro", bfl: "flux-2-pro" };
 
 /** A fake vendor and the adapter of its preset, whose results come from another host. */
@@ -30,11 +31,12 @@ async function vendor(name: TaskVendorName, plan: TaskPlan = {}, fields: object 
   /** What was stored, and how many polls had been sent before. */
   const kept: { task: string; polls: number }[] = [];
   const generate = (
-    { known = null, ...changes }: Partial<ImageRequest> & { known?: string | null } = {},
+    { known = null, ...changes }: RequestChanges & { known?: string | null } = {},
     signal = never,
   ) => {
     const keep = async (task: string) => void kept.push({ task, polls: fake.count("poll") });
-    const request = { ...SIZE, model: MODELS[name], task: { known, keep }, ...changes };
+    const options = { ...SIZE.options, ...changes.options };
+    const request = { ...SIZE, model: MODELS[name], task: { known, keep }, ...changes, options };
     return adapter.generate(imageRequest(request), signal, () => {});
   };
   return { fake, adapter, kept, generate };
@@ -52,7 +54,7 @@ describe("an upstream that answers with a task", () => {
     async (name) => {
       const { fake, kept, generate } = await vendor(name);
       const made = await generate({
-        asked: { quality: null, background: null, seed: 7, negativePrompt: null },
+        options: { seed: 7 },
       });
       expect([made.images.length, made.seed]).toEqual([1, 7]);
       expect(kept.map(({ polls }) => polls)).toEqual([0]);
@@ -67,8 +69,8 @@ describe("an upstream that answers with a task", () => {
   it("gets values as JSON, whatever they look like, and nothing for what was not asked", async () => {
     const prompt = '{seed}", "seed": "{model}';
     const replicate = await vendor("replicate");
-    const asked = { quality: null, background: null, seed: 3, negativePrompt: null };
-    await replicate.generate({ prompt, asked, mimeType: "image/jpeg", references: [reference(PNG)] });
+    const options = { seed: 3, mimeType: "image/jpeg" } as const;
+    await replicate.generate({ prompt, options, references: [reference(PNG)] });
     const image = PNG.toString("base64");
     expect(replicate.fake.tasks[0]?.input.input).toEqual({
       ...{ prompt, aspect_ratio: "3:2", seed: 3, output_format: "jpg" },

@@ -2,7 +2,11 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { Socket } from "node:net";
 import { onTestFinished } from "vitest";
 import type { ImageRequest, ReferenceImage } from "../../../src/domain/ports/image-provider.ts";
-import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import {
+  DEFAULT_OPTIONS,
+  type ImageOptions,
+  ProviderError,
+} from "../../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import type { AdapterDeps } from "../../../src/providers/upstream/adapter.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -101,16 +105,16 @@ export function reference(
   return { read: async () => content, lend: (work) => work(content), mimeType };
 }
 
-export function imageRequest(changes: Partial<ImageRequest> = {}): ImageRequest {
+/** What differs from the usual request: of the options, those that are named. */
+export type RequestChanges = Omit<Partial<ImageRequest>, "options"> & { options?: Partial<ImageOptions> };
+
+export function imageRequest({ options = {}, ...changes }: RequestChanges = {}): ImageRequest {
   return {
     model: "image-model",
     prompt: "a red fox",
     outputIndex: 0,
-    tier: "2K",
-    ratio: "3:2",
-    keepsRatio: false,
-    size: { widthPx: 2528, heightPx: 1696 },
-    mimeType: "image/png",
+    options: { ...DEFAULT_OPTIONS, size: "2K", ratio: "3:2", keepsRatio: false, ...options },
+    pixels: { widthPx: 2528, heightPx: 1696 },
     references: [],
     attempt: 1,
     seed: 4711,

@@ -60,7 +60,12 @@ it("a line that no request has room for is named, is not held, and the others ar
     { number: 2, text: "", bytes: 5 * 1024 * 1024 + 13, problem: "is longer than 1 MiB" },
     { number: 3, text: "{}", bytes: 2, problem: null },
   ]);
-  expect(await problemsOf(long, "p.txt")).toEqual(["p.txt:2: is longer than 4 MiB"]);
+  const plain = async function* () {
+    yield Buffer.from("a fox\n");
+    for (let i = 0; i < 5; i++) yield Buffer.alloc(1024 * 1024, "x");
+    yield Buffer.from("\nan owl");
+  };
+  expect(await problemsOf(plain, "p.txt")).toEqual(["p.txt:2: is longer than 4 MiB"]);
 });
 
 it("[FILE-2] of very many problems the first are shown, and how many more there are", async () => {

@@ -629,9 +629,149 @@ it("options of other programs in prompts stay text, with a count for each; stric
     "__list__ (ours: {{list}} with --var list=@FILE) in 1 line",
     "(word:1.2) (ours: say in words what matters) in 1 line",
   ]);
+  const more = [
+    "1. a fox",
+    "- an owl",
+    "# animals",
+    '"a fox",',
+    "Prompt 2: a fox",
+    "https://images.example/a.png a fox",
+    "a fox:: red BREAK [cat:dog:0.5] ((blue)) embedding:x",
+    '2001: a monolith - the "best", at 3.5 m (a) [b] std::x',
+  ];
+  const [marked = ""] = (await read({ "p.txt": more.join("\n") })).notes;
+  expect(marked.match(/ in \d lines?/g)).toHaveLength(10);
+  expect(marked).toContain("the number or dash of a list (ours: leave it out) in 2 lines");
   expect(await problems({ "p.txt": text }, { isStrict: true })).toContain(
     "p.txt:1: prompt: --ar is for another program, and stays text here; ours: aspect_ratio",
   );
+});
+
+it.each<[string, string, string]>([
+  ["error of a spreadsheet", "p.csv", "prompt\n#NAME?\n"],
+  ["value that a data frame lacks", "p.csv", "prompt\nNaN\n"],
+  ["value that a database lacks", "p.tsv", "prompt\tx\nNULL\ty\n"],
+  ["None of a program", "p.jsonl", '{"prompt":"None"}\n'],
+  ["line between prompts", "p.txt", "---\n"],
+  ["border of a table", "p.txt", "|---|:--|\n"],
+])("%s is no prompt", async (_, file, text) => {
+  const [problem, ...others] = await problems({ [file]: text });
+  expect(problem).toMatch(/:[12]: prompt: .*; say what the image shows$/);
+  expect(others).toEqual([]);
+});
+
+it("signs and pictures of a character set are prompts", async () => {
+  const { items } = await read({ "p.txt": "\u{1f98a}\n\u2665\n\u72d0\n$\n7\nnone\n" });
+  expect(items).toHaveLength(6);
+});
+
+it("a cell that stands for no value is an error where the prompt uses it, and a typed value is none", async () => {
+  const table = "prompt,pet,note\na {{pet}},#N/A,fine\na {{pet}},fox,#N/A\n";
+  expect(await problems({ "p.csv": table })).toEqual([
+    "p.csv:2: pet: is #N/A, as programs write for no value, and {{pet}} stands for it; fill it in, or remove the line",
+  ]);
+  const typed = await read({ "p.jsonl": '{"prompt":"a sign: {{word}}","vars":{"word":["NULL","nan"]}}' });
+  expect(promptsOf(typed.items)).toEqual(["a sign: NULL", "a sign: nan"]);
+});
+
+it("the names of the columns that stand in a table once more are no row", async () => {
+  expect(await problems({ "p.csv": "Prompt,id\na fox,1\nPrompt,id\nan owl,2\n" })).toEqual([
+    "p.csv:3: repeats the names of the columns; remove the line",
+  ]);
+});
+
+it.each<[string, string, string]>([
+  ["a table with tabs", "id\tprompt\n1\ta fox\n", "use --format tsv"],
+  ["a table with commas", '"id","Prompt"\n1,a fox\n', "use --format csv"],
+  ["a single column", "prompt\na fox\n", "use --format csv"],
+  ["JSON lines", '{"prompt":"a fox"}\n{"prompt":"an owl"}\n', "use --format jsonl"],
+  ["a JSON array", '[\n{"prompt":"a fox"}\n]\n', "holds JSON or code"],
+  ["a list of a program", 'prompts = [\n"a fox",\n]\n', "holds JSON or code"],
+  ["HTML", "<!DOCTYPE html>\n<p>a fox</p>\n", "is HTML or XML"],
+  ["YAML", "prompts:\n- a fox\n", "is YAML"],
+])("a .txt file that is %s is one problem, and none of its lines is a prompt", async (_, text, way) => {
+  expect(await problems({ "p.txt": text })).toEqual([expect.stringContaining(way)]);
+});
+
+it("lines of a .txt file that look a little like other forms are prompts", async () => {
+  const lines = [
+    "prompt, a stage whisper",
+    '{"subject":"fox","style":"ink"}',
+    "{a|b} fox",
+    "[a fox]",
+    "prompt: a fox",
+  ];
+  for (const line of lines) expect(promptsOf((await read({ "p.txt": line })).items)).toEqual([line]);
+});
+
+it.each([
+  ["a fox\fan owl", "U+000C"],
+  ["a fox\u2028an owl", "U+2028"],
+  ["a fox\van owl", "U+000B"],
+  ["a fox\ran owl", "U+000D"],
+])(
+  "a line of a .txt file that other programs end within is an error, and at its ends that is blank: %j",
+  async (line, code) => {
+    expect(await problems({ "p.txt": `a cat\n${line}\n` })).toEqual([
+      `p.txt:2: holds ${code}, which ends a line in other programs; write each prompt in a line of its own`,
+    ]);
+    const ends = line.replace(/^a fox|an owl$/g, "");
+    expect(promptsOf((await read({ "p.txt": `a cat\n${ends}a dog${ends}\n` })).items)).toEqual([
+      "a cat",
+      "a dog",
+    ]);
+  },
+);
+
+it("settings of another program behind a prompt are no prompts of a .txt file", async () => {
+  const text = "a fox\nNegative prompt: blurry\nSteps: 20, Sampler: Euler a, Seed: 7\n";
+  const message = "holds settings of another program, not a prompt; remove the line";
+  expect(await problems({ "p.txt": text })).toEqual([`p.txt:2: ${message}`, `p.txt:3: ${message}`]);
+});
+
+it("the name of a column in the marks of another program is an error, since all images would be the same", async () => {
+  const table = { "p.csv": "product,color\nchair,red\ntable,blue\n" };
+  expect(await problems(table, { template: "a {color} $product, {{color}}" })).toEqual([
+    "--prompt: {color}: stays text; write {{color}}",
+    "--prompt: $product: stays text; write {{product}}",
+  ]);
+  expect(await problems({ "p.jsonl": '{"prompt":"a %(animal)s","animal":"fox"}' })).toEqual([
+    "p.jsonl:1: prompt: %(animal)s stays text; write {{animal}}",
+  ]);
+  const { items } = await read({ "p.csv": "prompt,color\na {shape} [color] $5 {red|blue},red\n" });
+  expect(promptsOf(items)).toEqual(["a {shape} [color] $5 {red|blue}"]);
+});
+
+it("traces of a wrong export stay text, with a count for each; strict reading refuses them", async () => {
+  const text =
+    "ein FÃ¼chslein\na r\ufffdd fox\nsalt &amp; pepper<br>\na fox\\nin snow\nR&D; 5 < 6 > 3, C:/new, São, Â\n";
+  const { items, notes } = await read({ "p.txt": text });
+  expect(promptsOf(items)).toEqual(text.trim().split("\n"));
+  expect(notes).toEqual([
+    "what looks like a wrong export stays text of the prompt: such as Ã¼ or â€™ (UTF-8 that was read as another encoding) in 1 line; " +
+      "\ufffd (a character was lost) in 1 line; such as &amp; (of HTML) in 1 line; such as <br> (of HTML) in 1 line; " +
+      "such as \\n (escaped for a program) in 1 line",
+  ]);
+  expect(await problems({ "p.txt": text }, { isStrict: true })).toHaveLength(5);
+});
+
+it.each([
+  [{ count: 4 }, "count: is called output_count here"],
+  [{ numberOfImages: 2 }, "numberOfImages: is called output_count here"],
+  [{ orientation: "portrait" }, "orientation: is called aspect_ratio here"],
+  [{ resolution: "1024x1024" }, "resolution: is called size here"],
+  [{ references: ["a.png"] }, "references: is called reference_images here"],
+  [{ output_format: "webp" }, "output_format: is chosen for the whole run here: --mime-type"],
+  [{ mask: "m.png" }, "mask: there is no such option here"],
+])("a field that would change the images is no metadata: %j", async (field, problem) => {
+  const line = JSON.stringify({ prompt: "a fox", ...field });
+  expect(await problems({ "p.jsonl": line })).toEqual([expect.stringContaining(`p.jsonl:1: ${problem}`)]);
+});
+
+it("fields of a data set that only have such names are metadata", async () => {
+  const own = { count: "many", orientation: 3, resolution: "none found", reference: "Smith 2020" };
+  const { items } = await read({ "p.jsonl": JSON.stringify({ prompt: "a fox", ...own }) });
+  expect(JSON.parse(String(items[0]?.metadata))).toEqual(own);
 });
 
 it("seeds reach to 4294967295, and -1 is told what stands for any", async () => {

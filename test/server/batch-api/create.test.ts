@@ -1,7 +1,7 @@
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import type { errorBody } from "../../../src/contract/errors.ts";
-import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { ProviderError, toldRatio } from "../../../src/domain/ports/image-provider.ts";
 import { FakeProvider, tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
 import { picture } from "../../support/realtime.ts";
 import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
@@ -217,12 +217,12 @@ describe("creating a batch", () => {
     const asked = () =>
       provider.requests
         .splice(0)
-        .map(({ prompt, ratio, keepsRatio, size }) => [prompt, ratio, keepsRatio, size.widthPx])
+        .map((request) => [request.prompt, toldRatio(request), request.pixels.widthPx])
         .sort();
     const expected = [
-      ["none", "1:1", false, 1024],
-      ["tall", "9:16", true, 768],
-      ["wide", "16:9", true, 1376],
+      ["none", "1:1", 1024],
+      ["tall", null, 768],
+      ["wide", null, 1376],
     ];
     expect(asked()).toEqual(expected);
     const again = await service.ask(`/${id}/retry`, { method: "POST" });

@@ -1,5 +1,6 @@
 import sharp from "sharp";
 import { expect, it } from "vitest";
+import { DEFAULT_OPTIONS } from "../../../src/domain/ports/image-provider.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
@@ -35,20 +36,14 @@ it("[OPT-1] items have their own size, ratio, quality, background, seed and nega
     [null, 0.0335],
   ]);
   expect((await bodyOf(await service.ask(`/${batch.id}`))).actual_cost).toBe(0.168);
-  const asked = provider.requests.map(({ prompt, tier, ratio, seed, asked }) => [
-    prompt,
-    tier,
-    ratio,
-    seed,
-    asked,
-  ]);
-  const nothing = { quality: null, background: null, seed: null, negativePrompt: null };
+  const asked = provider.requests.map(({ prompt, seed, options }) => [prompt, seed, options]);
+  const shape = { size: "2K", ratio: "16:9", keepsRatio: false } as const;
   expect(asked).toEqual(
     expect.arrayContaining([
-      ["a fox", "2K", "16:9", 7, { ...nothing, seed: 7, negativePrompt: "snow" }],
-      ["a fox", "2K", "16:9", 8, { ...nothing, seed: 8, negativePrompt: "snow" }],
-      ["an owl", "1K", "1:1", expect.any(Number), { ...nothing, background: "transparent", quality: "high" }],
-      ["a boat", "1K", "1:1", expect.any(Number), nothing],
+      ["a fox", 7, { ...DEFAULT_OPTIONS, ...shape, seed: 7, negativePrompt: "snow" }],
+      ["a fox", 8, { ...DEFAULT_OPTIONS, ...shape, seed: 8, negativePrompt: "snow" }],
+      ["an owl", expect.any(Number), { ...DEFAULT_OPTIONS, background: "transparent", quality: "high" }],
+      ["a boat", expect.any(Number), DEFAULT_OPTIONS],
     ]),
   );
 });

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { parseConfig } from "../../../src/config/load.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { optionsOf } from "../../../src/domain/models.ts";
+import { DEFAULT_OPTIONS } from "../../../src/domain/ports/image-provider.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { checkContent } from "../../../src/server/native-api/check-content.ts";
@@ -22,7 +23,7 @@ const PRO = modelOf("vendorx-3-pro-image");
 const LITE = modelOf("vendorx-3.1-flash-lite-image");
 
 const check = (body: unknown, model = FLASH, strictImageConfig = true) =>
-  checkContent(body, model, {
+  checkContent(body, {
     limits: DEFAULT_LIMITS,
     inspector,
     strictImageConfig,
@@ -35,9 +36,8 @@ const config = (generationConfig: unknown) => ({
 });
 it("[OPT-8] takes a seed for a model that does", async () => {
   const seeded = (seed: unknown) => config({ responseModalities: ["IMAGE"], imageConfig: {}, seed });
-  const nothing = { quality: null, background: null, negativePrompt: null };
-  expect((await check(seeded(2 ** 32 - 1))).asked).toEqual({ ...nothing, seed: 2 ** 32 - 1 });
-  expect(await check(seeded(null))).not.toHaveProperty("asked");
+  expect((await check(seeded(2 ** 32 - 1))).options).toEqual({ ...DEFAULT_OPTIONS, seed: 2 ** 32 - 1 });
+  expect((await check(seeded(null))).options).toEqual(DEFAULT_OPTIONS);
   for (const wrong of [-1, 1.5, 2 ** 32, "7"])
     await expect(check(seeded(wrong))).rejects.toMatchObject({ param: "generationConfig.seed" });
   await expect(check(seeded(7), LITE)).rejects.toMatchObject({ param: "generationConfig.seed" });
@@ -47,8 +47,13 @@ it("[OPT-1] takes quality, background, negative prompt and exact pixels as far a
   const looking = (imageConfig: object) => config({ responseModalities: ["IMAGE"], imageConfig });
   const look = { quality: "high", background: "transparent", negative_prompt: " snow " };
   expect(await check(looking({ ...look, pixels: "1600x912" }))).toMatchObject({
-    asked: { quality: "high", background: "transparent", negativePrompt: "snow", seed: null },
-    size: "1600x912",
+    options: {
+      size: "1600x912",
+      quality: "high",
+      background: "transparent",
+      negativePrompt: "snow",
+      seed: null,
+    },
   });
   const plain = { quality: "medium", background: "auto", negativePrompt: null };
   expect(await check(looking(plain))).toEqual(await check(looking({})));
@@ -89,7 +94,6 @@ describe("a real-time request", () => {
       },
     };
     expect(await check(snake)).toEqual({
-      model: FLASH,
       prompt: "fox",
       earlier: "",
       images: [
@@ -97,18 +101,24 @@ describe("a real-time request", () => {
           read: expect.any(Function),
           lend: expect.any(Function),
           keepAs: expect.any(Function),
+          sizeBytes: expect.any(Number),
           sha256: expect.any(String),
           mimeType: "image/png",
+          id: null,
+          type: null,
         },
       ],
-      ratio: "16:9",
-      keepsRatio: false,
-      size: "2K",
-      mimeType: "image/webp",
+      options: {
+        ...DEFAULT_OPTIONS,
+        ratio: "16:9",
+        keepsRatio: false,
+        size: "2K",
+        mimeType: "image/webp",
+      },
     });
-    expect(await check(content("fox"))).toMatchObject({ ratio: "1:1", size: "1K", mimeType: "image/png" });
+    expect((await check(content("fox"))).options).toEqual(DEFAULT_OPTIONS);
     const both = content("fox", { aspectRatio: "1:1", aspect_ratio: "9:16" });
-    expect(await check(both)).toMatchObject({ ratio: "1:1" });
+    expect(await check(both)).toMatchObject({ options: { ratio: "1:1" } });
   });
 
   it("may have fields that mean nothing here", async () => {
@@ -125,7 +135,7 @@ describe("a real-time request", () => {
       safetySettings: [],
     };
     const read = await check({ ...body, labels: { a: "b" } });
-    expect(read).toMatchObject({ prompt: "fox", ratio: "1:1" });
+    expect(read).toMatchObject({ prompt: "fox", options: { ratio: "1:1" } });
     const unread = ["labels", "generationConfig.candidateCount", "generationConfig.responseFormat"];
     expect(read.ignored).toEqual(unread);
     const generationConfig = { responseModalities: ["IMAGE"], imageConfig: { personGeneration: "x" } };
@@ -281,7 +291,7 @@ describe("a real-time request", () => {
 
   it("[RT-5] may leave imageConfig out when the operator says so", async () => {
     const body = config({ responseModalities: ["IMAGE"] });
-    expect(await check(body, FLASH, false)).toMatchObject({ ratio: "1:1", size: "1K" });
+    expect(await check(body, FLASH, false)).toMatchObject({ options: { ratio: "1:1", size: "1K" } });
     await expect(
       check(config({ responseModalities: ["IMAGE"], imageConfig: 1 }), FLASH, false),
     ).rejects.toThrow();
@@ -295,7 +305,7 @@ describe("a real-time request", () => {
       config({}),
       config({ imageConfig: {} }),
     ])
-      expect(await check(body, FLASH, false)).toMatchObject({ ratio: "1:1", size: "1K" });
+      expect(await check(body, FLASH, false)).toMatchObject({ options: { ratio: "1:1", size: "1K" } });
     const wrong = [
       [config([]), "generationConfig"],
       [config(7), "generationConfig"],
@@ -327,11 +337,11 @@ describe("a real-time request", () => {
 
   it("may ask only for the ratios and sizes of the model that it names", async () => {
     for (const ratio of ["1:4", "8:1"]) {
-      expect(await check(content("x", { aspectRatio: ratio }))).toMatchObject({ ratio });
+      expect(await check(content("x", { aspectRatio: ratio }))).toMatchObject({ options: { ratio } });
       const refused = check(content("x", { aspectRatio: ratio }), PRO);
       await expect(refused).rejects.toThrow("aspect ratio has an unsupported value");
     }
-    expect(await check(content("x", { imageSize: "4K" }), PRO)).toMatchObject({ size: "4K" });
+    expect(await check(content("x", { imageSize: "4K" }), PRO)).toMatchObject({ options: { size: "4K" } });
     await expect(check(content("x", { imageSize: "2K" }), LITE)).rejects.toThrow("this model makes 1K");
     const unpriced = { ...PRO, prices: { "2K": 1 } };
     await expect(check(content("x"), unpriced)).rejects.toThrow("this model makes 2K");
@@ -345,7 +355,7 @@ describe("a real-time request", () => {
     [{ outputMimeType: "image/webp" }, "image/jpeg", "image/webp"],
   ])("with %j and %s asks for %s%s", async (imageConfig, responseMimeType, mimeType) => {
     const body = config({ responseModalities: ["IMAGE"], imageConfig, responseMimeType });
-    expect(await check(body)).toMatchObject({ mimeType });
+    expect(await check(body)).toMatchObject({ options: { mimeType } });
   });
 });
 
@@ -403,9 +413,9 @@ describe("an input image", () => {
     async (model, widthPx, heightPx, ratio) => {
       const first = imagePart(await picture({ widthPx, heightPx }));
       const second = imagePart(await picture({ widthPx: 30, heightPx: 90 }));
-      expect(await check(content("edit", {}, [first, second]), model)).toMatchObject({ ratio });
+      expect(await check(content("edit", {}, [first, second]), model)).toMatchObject({ options: { ratio } });
       const asked = content("edit", { aspectRatio: "5:4" }, [first]);
-      expect(await check(asked, model)).toMatchObject({ ratio: "5:4" });
+      expect(await check(asked, model)).toMatchObject({ options: { ratio: "5:4" } });
     },
   );
 
@@ -415,6 +425,6 @@ describe("an input image", () => {
       .jpeg()
       .toBuffer();
     const part = { inlineData: { mimeType: "image/jpeg", data: bytes.toString("base64") } };
-    expect(await check(content("edit", {}, [part]), FLASH)).toMatchObject({ ratio: "2:3" });
+    expect(await check(content("edit", {}, [part]), FLASH)).toMatchObject({ options: { ratio: "2:3" } });
   });
 });

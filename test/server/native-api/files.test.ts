@@ -135,7 +135,7 @@ describe("a fileUri", () => {
     }
     const [request] = provider.requests;
     expect(request?.references.map(({ mimeType }) => mimeType)).toEqual(["image/png"]);
-    expect(request?.ratio).toBe("3:2");
+    expect(request?.options.ratio).toBe("3:2");
     const snake = content("x", {}, [{ file_data: { file_uri: uri } }, imagePart(await tinyPng(2))]);
     expect((await generate(service, snake, { prefix: "/v1" })).status).toBe(200);
     expect(read).toHaveLength(2);

@@ -124,11 +124,11 @@ describe("an image in real time", () => {
           const { usageMetadata, ...made } = await answerOf(answer);
           expect(imagesOf(made)).toHaveLength(1);
           expect(usageMetadata?.candidatesTokenCount).toBe(TOKENS[model]?.[imageSize]);
-          expected.push({ model, size: imageSizePx(imageSize, aspectRatio) });
+          expected.push({ model, pixels: imageSizePx(imageSize, aspectRatio) });
         }
       }
     }
-    expect(provider.requests.map(({ model, size }) => ({ model, size }))).toEqual(expected);
+    expect(provider.requests.map(({ model, pixels }) => ({ model, pixels }))).toEqual(expected);
   });
 
   it("[RT-8] is half as wide and high at 512, where the model has that size", async () => {
@@ -157,7 +157,10 @@ describe("an image in real time", () => {
     // A token for four bytes of text, and those of an image of the model's family.
     expect(usageMetadata).toMatchObject({ promptTokenCount: 4 + 258, totalTokenCount: 4 + 258 + 1120 });
     const [request] = provider.requests;
-    expect(request).toMatchObject({ ratio: "4:3", size: { widthPx: 1200, heightPx: 896 }, tier: "1K" });
+    expect(request).toMatchObject({
+      options: { ratio: "4:3", size: "1K" },
+      pixels: { widthPx: 1200, heightPx: 896 },
+    });
     expect((await request?.references[0]?.read())?.equals(photo)).toBe(true);
   });
 

@@ -38,8 +38,8 @@ describe("batch jobs of the native API", () => {
     const { metadata } = await endedJob(service, job);
     expect(metadata.batchStats).toMatchObject({ successfulRequestCount: "2", failedRequestCount: "1" });
     const asked = new Map(provider.requests.map((request) => [request.prompt, request]));
-    expect(asked.get("a")).toMatchObject({ seed: 0, asked: { seed: 0 } });
-    expect(asked.get("b")?.asked).toMatchObject({ seed: null });
+    expect(asked.get("a")).toMatchObject({ seed: 0, options: { seed: 0 } });
+    expect(asked.get("b")?.options).toMatchObject({ seed: null });
   });
 
   it("makes each line with its own size, ratio, type, references and earlier turns", async () => {
@@ -82,17 +82,13 @@ describe("batch jobs of the native API", () => {
     const asked = provider.requests.find(({ prompt }) => prompt === "make it blue");
     expect(asked).toMatchObject({
       earlier: "a fox",
-      tier: "2K",
-      ratio: "16:9",
-      keepsRatio: false,
-      size: { widthPx: 2752, heightPx: 1536 },
-      mimeType: "image/webp",
+      options: { size: "2K", ratio: "16:9", keepsRatio: false, mimeType: "image/webp" },
+      pixels: { widthPx: 2752, heightPx: 1536 },
       origin: "batch",
     });
     expect(await asked?.references[0]?.read()).toEqual(fox);
     expect(provider.requests.find(({ prompt }) => prompt === "an owl")).toMatchObject({
-      tier: "1K",
-      ratio: "1:1",
+      options: { size: "1K", ratio: "1:1" },
     });
     const stores = await expectSound(service.data);
     const batch = await stores.read.batches.byId(batchIdOf(job));
@@ -234,7 +230,7 @@ describe("a job from a file", () => {
     expect(results[2]).toMatchObject({ error: { code: 3, message: "line 4: The line is not valid JSON." } });
     expect(results[4]?.error).toMatchObject({ code: 3, message: expect.stringContaining("fileUri") });
     const two = provider.requests.find(({ prompt }) => prompt === "xx");
-    expect(two?.keepsRatio).toBe(true);
+    expect(two?.options.keepsRatio).toBe(true);
     expect(await Promise.all(two?.references.map((reference) => reference.read()) ?? [])).toEqual([fox, fox]);
     const list = await (await ask(service, "/v1beta/batches")).json();
     expect(list.operations[0].metadata.output).toEqual(job.metadata.output);

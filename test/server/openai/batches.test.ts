@@ -76,8 +76,7 @@ describe("a batch of OpenAI's API", () => {
       expect((await shapesOf([image]))[0]).toBe(`${response?.body.size} png`);
     }
     expect(provider.requests.find(({ prompt }) => prompt === "x")).toMatchObject({
-      ratio: "3:2",
-      tier: "1K",
+      options: { ratio: "3:2", size: "1536x1024" },
     });
     const errors = await resultsOf(service, batch.error_file_id);
     expect(
@@ -129,7 +128,7 @@ describe("a batch of OpenAI's API", () => {
     );
     expect(Object.fromEntries(inputs)).toEqual({ both: [large, small], theirs: [large] });
     const kept = { ratio: "21:9", keepsRatio: true };
-    expect(provider.requests).toMatchObject([kept, kept]);
+    expect(provider.requests.map(({ options }) => options)).toMatchObject([kept, kept]);
     const errors = await resultsOf(service, batch.error_file_id);
     expect(errors.map(({ custom_id: id, response }) => [id, response?.body.error?.param])).toEqual([
       ["c", "images[0].file_id"],

@@ -53,7 +53,7 @@ describe("an edit as a form", () => {
     const wide = await picture({ widthPx: 900, heightPx: 400 });
     await imagesOf(await edit(service, form(["image", wide], ["prompt", "x"])));
     await imagesOf(await edit(service, form(["image", wide], ["prompt", "x"], ["size", "1024x1536"])));
-    expect(provider.requests.map(({ ratio }) => ratio)).toEqual(["21:9", "2:3"]);
+    expect(provider.requests.map(({ options }) => options.ratio)).toEqual(["21:9", "2:3"]);
   });
 
   it("[OAI-4] comes with a length or without, in pieces of any size", async () => {

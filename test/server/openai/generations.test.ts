@@ -31,7 +31,7 @@ async function moneyOf(data: string) {
 describe("the size of an image", () => {
   it("[OAI-1] comes out in exactly the pixels that were asked for", async () => {
     const provider = new FakeProvider();
-    provider.answer = async ({ size: { widthPx: width, heightPx: height } }) =>
+    provider.answer = async ({ pixels: { widthPx: width, heightPx: height } }) =>
       made(
         await sharp({ create: { width, height, channels: 3, background: "#345" } })
           .png()
@@ -256,7 +256,11 @@ describe("a request", () => {
     const empty = { size: "", model: null, output_format: null, stream: "false", partial_images: 2 };
     const body = { prompt: " a fox ", n: "2", ...ignored, ...empty, whatever: { deep: [1] } };
     expect((await imagesOf(await generate(service, body))).data).toHaveLength(2);
-    expect(provider.requests[0]).toMatchObject({ prompt: "a fox", tier: "1K", ratio: "1:1", model: MODEL });
+    expect(provider.requests[0]).toMatchObject({
+      prompt: "a fox",
+      options: { size: "1K", ratio: "1:1" },
+      model: MODEL,
+    });
   });
 
   it("with a wrong field is refused, and the field is named", async () => {

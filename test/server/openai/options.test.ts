@@ -44,10 +44,10 @@ describe("the options of an image", () => {
     );
     expect(made).toMatchObject({ quality: "high", background: "transparent", output_format: "png" });
     const seeds = [2 ** 32 - 2, 2 ** 32 - 1, 0];
-    expect(provider.requests.map(({ seed, asked }) => ({ seed, asked }))).toEqual(
+    expect(provider.requests.map(({ seed, options }) => ({ seed, options }))).toMatchObject(
       seeds.map((seed) => ({
         seed,
-        asked: { ...NOTHING, quality: "high", background: "transparent", seed },
+        options: { ...NOTHING, quality: "high", background: "transparent", seed },
       })),
     );
     const jpeg = { prompt: "x", quality: "standard", background: "opaque", output_format: "jpeg" };
@@ -59,7 +59,7 @@ describe("the options of an image", () => {
       await generate(service, { prompt: "x", quality: "auto", background: "auto" }),
     );
     expect(plain).toMatchObject({ quality: "auto", background: "auto" });
-    expect(provider.requests.at(-1)?.asked).toBeUndefined();
+    expect(provider.requests.at(-1)?.options).toMatchObject(NOTHING);
   });
 
   it.each([
@@ -77,7 +77,7 @@ describe("the options of an image", () => {
       quality: used,
       background: "opaque",
     });
-    expect(provider.requests[0]?.asked).toMatchObject({ background: "opaque" });
+    expect(provider.requests[0]?.options).toMatchObject({ background: "opaque" });
     expect((await stores.read.usage.list()).map(({ amountMicroUsd }) => amountMicroUsd)).toEqual([micros]);
   });
 
@@ -85,7 +85,7 @@ describe("the options of an image", () => {
     const { service, provider } = await upstreamService([]);
     const asked = { prompt: "x", quality: "max", background: "opaque" };
     expect(await imagesOf(await generate(service, asked, consent))).toMatchObject({ background: "auto" });
-    expect(provider.requests.map((request) => request.asked)).toEqual([undefined]);
+    expect(provider.requests.map(({ options }) => options)).toMatchObject([NOTHING]);
     const refused = async (answer: Promise<Response>) => (await refusalOf(await answer)).slice(0, 3);
     const invalid = (param: string) => [400, "REALTIME_INVALID_ARGUMENT", param];
     expect(await refused(generate(service, { prompt: "x", seed: 4 }, consent))).toEqual(invalid("seed"));
@@ -180,9 +180,9 @@ it("[OPT-8] lines of a batch have their own options and prices, and the answers 
   const asked = new Map(provider.requests.map((request) => [request.prompt, request]));
   expect(asked.get("x")).toMatchObject({
     seed: 7,
-    asked: { ...NOTHING, quality: "max", background: "transparent", seed: 7 },
+    options: { ...NOTHING, quality: "max", background: "transparent", seed: 7 },
   });
-  expect(asked.get("y")?.asked).toEqual(NOTHING);
+  expect(asked.get("y")?.options).toMatchObject(NOTHING);
   const made = await service.items(batch.id.replace("batch_", "imgbatch_"));
   expect(made.map(({ cost }) => cost)).toEqual([0.1, 0.025, null]);
 });

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import type { Repositories, Stores } from "../../../src/domain/ports/stores.ts";
 import { onEachDialect } from "../../support/dialects.ts";
-import { openBatchRecord } from "../../support/stores.ts";
+import { newItem, openBatchRecord } from "../../support/stores.ts";
 
 type ItemClaim = Parameters<Repositories["items"]["claim"]>[1];
 
@@ -19,10 +19,7 @@ const CLAIM: ItemClaim = {
 
 async function batchOf(stores: Stores, itemCount: number): Promise<string> {
   const { id } = await openBatchRecord(stores, itemCount);
-  const items = Array.from({ length: itemCount }, (_, position) => {
-    const place = { position, sourceIndex: position, outputIndex: 0 };
-    return { ...place, customId: `i${position}`, prompt: "a picture" };
-  });
+  const items = Array.from({ length: itemCount }, (_, position) => newItem(position));
   await stores.write((tx) => tx.items.insertMany(id, items));
   return id;
 }

@@ -16,7 +16,7 @@ import {
 } from "../../support/fake-provider.ts";
 import { type Gate, gate } from "../../support/gate.ts";
 import { openBeside } from "../../support/service.ts";
-import { openBatchRecord } from "../../support/stores.ts";
+import { newItem, openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { workerDepsOf } from "../../support/worker-deps.ts";
 
@@ -76,9 +76,8 @@ async function poolOf(
     tx.items.insertMany(
       batch.id,
       Array.from({ length: itemCount }, (_, position) => {
-        const place = { position, sourceIndex: position, outputIndex: 0 };
         const notBeforeMs = dueInMs === 0 ? 0 : clock.nowMs() + dueInMs;
-        return { ...place, customId: `i${position}`, prompt: "a picture", notBeforeMs };
+        return newItem(position, { notBeforeMs });
       }),
     ),
   );

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { LOCAL_STORAGE } from "../../../src/config/storage-places.ts";
-import { groupFinishes, type LeasedItem } from "../../../src/domain/batches/finish-item.ts";
+import { groupFinishes } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import { waitingFor } from "../../../src/domain/health/waiting.ts";
@@ -12,7 +12,7 @@ import {
   ProviderError,
 } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
-import type { BatchRecord } from "../../../src/domain/records.ts";
+import type { BatchRecord, LeasedItem } from "../../../src/domain/records.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
@@ -27,7 +27,7 @@ import { onEachDialect } from "../../support/dialects.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeUpstream, made, tinyPng, troubled } from "../../support/fake-provider.ts";
 import { openBeside } from "../../support/service.ts";
-import { openBatchRecord } from "../../support/stores.ts";
+import { newItem, openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 type Of = ConstructorParameters<typeof Cluster>;
@@ -100,10 +100,7 @@ onEachDialect("an outage that not all workers have", (open) => {
     const stores = await open();
     const clock = new FakeClock();
     const batch = await openBatchRecord(stores, 5);
-    const items = Array.from({ length: 5 }, (_, position) => {
-      const place = { position, sourceIndex: position, outputIndex: 0 };
-      return { ...place, customId: `i${position}`, prompt: "a picture" };
-    });
+    const items = Array.from({ length: 5 }, (_, position) => newItem(position));
     await stores.write((tx) => tx.items.insertMany(batch.id, items));
     await startBatch(stores, batch.id, 1);
     const [broken, well] = [await workerOf(stores, batch, clock), await workerOf(stores, batch, clock)];

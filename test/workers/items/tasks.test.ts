@@ -8,14 +8,13 @@ import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeUpstream, made, tinyPng, troubled } from "../../support/fake-provider.ts";
 import { content, generate } from "../../support/realtime.ts";
 import { items, MODEL, startTestService } from "../../support/service.ts";
-import { openBatchRecord } from "../../support/stores.ts";
+import { newItem, openBatchRecord } from "../../support/stores.ts";
 
 onEachDialect("the task of an item", (open) => {
   it("[TASK-1] is taken over from a dead worker without a mark, by a provider with the same upstream only", async () => {
     const stores = await open();
     const { id } = await openBatchRecord(stores, 2, { upstream: "task https://a" });
-    const of = (position: number) => ({ position, sourceIndex: position, outputIndex: 0 });
-    const newItems = [0, 1].map((at) => ({ ...of(at), customId: `i${at}`, prompt: "a picture" }));
+    const newItems = [newItem(0), newItem(1)];
     await stores.write((tx) => tx.items.insertMany(id, newItems));
     await startBatch(stores, id, 1);
     const claim = (token: string, provider: string, upstream: string) => {

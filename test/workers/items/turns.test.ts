@@ -4,7 +4,7 @@ import { Turns } from "../../../src/workers/items/item-pool.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeUpstream, troubled } from "../../support/fake-provider.ts";
 import { openBeside } from "../../support/service.ts";
-import { openBatchRecord } from "../../support/stores.ts";
+import { newItem, openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { workerDepsOf } from "../../support/worker-deps.ts";
 
@@ -21,8 +21,7 @@ it("why a batch waits is written once, however many others wait beside it", asyn
       provider: "vendor",
       ...FREE,
     });
-    const item = { position: 0, sourceIndex: 0, outputIndex: 0, customId: "i", prompt: "a picture" };
-    await real.write((tx) => tx.items.insertMany(batch.id, [item]));
+    await real.write((tx) => tx.items.insertMany(batch.id, [newItem(0)]));
   }
   let writes = 0;
   const write: typeof real.write = (work) => {
