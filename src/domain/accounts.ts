@@ -110,21 +110,15 @@ export async function payingAccounts(
   return real ? [own, real] : [own];
 }
 
-/**
- * The caller of the live view of `serve`, which sees and manages the batches of all keys. No key of the database is it: only
- * an application with an `operatorToken`, which no other process can reach, lets it in.
- */
-export const OPERATOR: Readonly<ApiKeyRecord> = {
-  id: "operator",
-  name: "operator",
-  prefix: "",
-  accountId: "",
-  group: "",
-  createdAtMs: 0,
-  expiresAtMs: null,
-  disabledAtMs: null,
-  enabledAtMs: null,
-};
+/** What a caller sees beside its own key's work, and what it may agree to. */
+export interface Scope {
+  /** Whose batches it sees and manages: those of its own key, or those of all keys. */
+  keys: "own" | "all";
+  /** It owns the service: it sees an upstream's own words, and looks after providers and workers. */
+  isOwner: boolean;
+  /** Its requests can carry the consent to pay of the person at this machine. */
+  mayPay: boolean;
+}
 
 /**
  * The key that a request shows, when it is active. Looking up the hash makes the time independent of how much of a

@@ -233,6 +233,9 @@ export interface ItemRecord {
   taskUpstream: string | null;
 }
 
+/** An item that a worker holds a lease on. */
+export type LeasedItem = ItemRecord & { leaseToken: string };
+
 /** `once`: a sent request has no known outcome. `twice`: another one was sent after it. */
 export type MaybePaid = "no" | "once" | "twice";
 

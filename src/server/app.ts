@@ -28,7 +28,6 @@ export function buildApp(deps: ApiDeps, { isWorker }: { isWorker: boolean }): Re
   if (corsOrigins.length > 0) app.use(allowOrigins(corsOrigins));
   for (const surface of surfaces) app.use(routesOf(surface, handlerDeps));
   for (const handler of isWorker ? [] : consolePage(deps)) app.use(handler);
-  const isOwner = (keyId: string | undefined) => keyId !== undefined && deps.isOwnerKey(keyId);
   app.use(
     (request: Request) => {
       throw notFound(deps, request);
@@ -36,7 +35,7 @@ export function buildApp(deps: ApiDeps, { isWorker }: { isWorker: boolean }): Re
     answerErrors(
       deps.log,
       (path) => errorStyleOf(meantPath(path) ?? path),
-      ({ locals }) => isOwner(locals.key?.id),
+      ({ locals }) => locals.scope?.isOwner ?? false,
     ),
   );
   return withPathTargets(app);

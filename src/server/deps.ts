@@ -2,6 +2,7 @@ import type { RequestHandler } from "express";
 import type { PixelSizes } from "../contract/image-formats.ts";
 import type { Limits } from "../contract/limits.ts";
 import type { ShownJob, Waiting } from "../contract/waiting.ts";
+import type { Scope } from "../domain/accounts.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { FindGeneratedFile, Uploads } from "../domain/files/uploads.ts";
@@ -39,10 +40,8 @@ export interface ApiDeps extends CreateBatchDeps {
   groups: readonly GroupEntry[];
   /** The only credential of an application for the live view of `serve`; null for every other application. */
   operatorToken: string | null;
-  /** Whether a key is the one for clients on this machine: it can carry the consent of the person there. */
-  isLocalKey(keyId: string): boolean;
-  /** Whether a key is that of `credentials.json`, whose owner sees the whole service. */
-  isOwnerKey(keyId: string): boolean;
+  /** What the holder of a key sees and may agree to. That of `credentials.json` owns the service. */
+  scopeOf(keyId: string): Scope;
   features: {
     batchImages: boolean;
     strictImageConfig: boolean;

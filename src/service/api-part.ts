@@ -14,7 +14,7 @@ import {
 } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
-import { ensureDefaultAccount, issueKey, openRealAccount, topUp } from "../domain/accounts.ts";
+import { ensureDefaultAccount, issueKey, openRealAccount, type Scope, topUp } from "../domain/accounts.ts";
 import type { Feed } from "../domain/feed.ts";
 import { Thumbnails } from "../domain/images/thumbnails.ts";
 import type { Stores } from "../domain/ports/stores.ts";
@@ -233,8 +233,11 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     operatorToken: null,
     setPaused: (isPaused) => scheduler.setPaused(isPaused),
     resumeProvider: workers.resumeProvider,
-    isLocalKey: (keyId) => keyId === access?.localKeyId,
-    isOwnerKey: (keyId) => keyId === access?.ownerKeyId,
+    scopeOf: (keyId) => ({
+      keys: "own",
+      isOwner: keyId === access?.ownerKeyId,
+      mayPay: keyId === access?.localKeyId,
+    }),
     facts: { dataDirectory, startedAtMs: clock.nowMs() },
     requestLog: options.isFeedOnly ? silentLog : log,
     hasWorkers: withWorkers,
@@ -308,8 +311,8 @@ export async function openApi(options: ApiOptions): Promise<Api> {
   const hasConsole = config.features.console && keyId !== null;
   const openLiveView = async () => {
     const operatorToken = randomBytes(32).toString("base64url");
-    const all = { ...deps, operatorToken, isOwnerKey: () => true, isLocalKey: () => false };
-    const view = buildApp(all, { isWorker: false });
+    const scope: Scope = { keys: "all", isOwner: true, mayPay: false };
+    const view = buildApp({ ...deps, operatorToken, scopeOf: () => scope }, { isWorker: false });
     const opened = await listen(view, { host: "127.0.0.1", port: 0 });
     const unsubscribe = logFailures(feed, log, stores);
     closeLiveView = async () => {

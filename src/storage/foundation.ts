@@ -218,8 +218,12 @@ create table upstream_jobs (
   failure text,
   results integer not null,
   created_at_ms integer not null,
+  failures integer not null,
   polled_at_ms integer,
+  missing_since_ms integer,
+  gone text,
   stop_asked_at_ms integer,
+  is_stop_told integer not null,
   ended_at_ms integer,
   closed_at_ms integer
 );

@@ -1,5 +1,4 @@
 import { DIFFERS } from "../contract/image-formats.ts";
-import type { finishItem } from "../domain/batches/finish-item.ts";
 import { type MadeImage, readOutput } from "../domain/images/output-images.ts";
 import { ignoredBy, type Offer, requestedPixels } from "../domain/models.ts";
 import {
@@ -57,15 +56,15 @@ export async function inspectOutput(
   offer: Pick<Offer, "provider" | "executedModel">,
   item: ItemRecord,
   output: GeneratedImages,
-): Promise<Parameters<typeof finishItem>[3]> {
-  const images = await readOutput(output, inspector, offer.provider);
+): Promise<GeneratedImages<MadeImage>> {
+  const made = await readOutput(output, inspector, offer.provider);
   const ignored = ignoredBy(offer.provider, item.verbatim ?? undefined);
   const notes = [
     ...(output.notes ?? []),
-    ...(offer.provider.upstream ? differences(images, item.options, offer) : []),
+    ...(offer.provider.upstream ? differences(made.images, item.options, offer) : []),
     ...(ignored.length > 0 ? [`the upstream takes no ${ignored.join(", ")}`] : []),
   ];
-  return { ...output, images, notes };
+  return { ...made, notes };
 }
 
 /** Returns a note for each difference between the first image and what was asked for. */

@@ -105,7 +105,8 @@ it.each(["jpeg", "png", "webp"] as const)(
       expect([orientation, widthPx, heightPx]).toEqual([orientation, ...shown]);
       const decoding = new Decoding();
       const answer = { images: [bytes], modelVersion: "m" } as Parameters<typeof readOutput>[0];
-      const [made] = await readOutput(answer, sharpInspector(decoding), {});
+      const { images } = await readOutput(answer, sharpInspector(decoding), {});
+      const [made] = images;
       expect([orientation, made?.facts.widthPx, made?.facts.heightPx]).toEqual([orientation, ...shown]);
       const small = readImageHeader((await thumbnail(bytes, 60, decoding)) ?? Buffer.alloc(0));
       expect((small?.widthPx ?? 0) > (small?.heightPx ?? 0)).toBe(orientation < 5);

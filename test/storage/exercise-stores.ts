@@ -71,10 +71,14 @@ const JOB: UpstreamJobRecord = {
   error: null,
   results: 0,
   createdAtMs: 5,
+  failures: 1,
   polledAtMs: null,
+  missingSinceMs: null,
+  gone: null,
   endedAtMs: null,
   closedAtMs: null,
   stopAskedAtMs: null,
+  isStopTold: false,
 };
 
 /** Calls every method of every repository, in one order, and returns what they returned. */
@@ -338,7 +342,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.items.claim("b1", { ...claim, token: "t2", which: "not-failed-here" });
       await tx.items.claim("b1", { ...claim, token: "t3", which: "failed-elsewhere" });
       const [first, second] = await tx.items.page("b1", { afterPosition: -1, limit: 2 });
-      const finished = { ...outcome, id: first?.id ?? 0, finishedAtMs: 7 };
+      if (!first) throw new Error("no item was inserted");
+      const finished = { ...first, ...outcome, finishedAtMs: 7 };
       await tx.items.finish([{ ...finished, leaseToken: "t0" }]);
       await tx.items.finish(["t0", "t1"].map((leaseToken) => ({ ...finished, leaseToken })));
       const task = { task: "t", upstream: "u" };

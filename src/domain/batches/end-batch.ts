@@ -2,7 +2,7 @@ import { type BatchStatus, type ItemError, isTerminal } from "../../contract/sta
 import { tracer } from "../../kernel/tracing.ts";
 import { isIntact, readAhead } from "../downloads/piece-stream.ts";
 import { nameImages } from "../downloads/zip.ts";
-import { isAtWork } from "../jobs/job-rules.ts";
+import { mayBeBilled } from "../jobs/job-rules.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchError, BatchRecord, OutputRecord } from "../records.ts";
@@ -174,8 +174,7 @@ async function failPending(
   const customIds = (await tx.items.page(batch.id, filter)).map((item) => item.customId);
   if (batch.price.isFree !== true) {
     const jobs = await tx.upstreamJobs.ofBatch(batch.id);
-    for (const job of jobs)
-      if (isAtWork(job) && job.creates > 0) await tx.items.markJob(job.id, "once", "no");
+    for (const job of jobs) if (mayBeBilled(job)) await tx.items.markJob(job.id, "once", "no");
   }
   const sent = await tx.items.failPending(batch.id, sentItemError, nowMs, { isMaybePaid: true });
   const fail = sent + (await tx.items.failPending(batch.id, itemError, nowMs));

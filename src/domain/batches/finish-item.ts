@@ -1,8 +1,8 @@
 import type { ItemError } from "../../contract/statuses.ts";
 import { tracer } from "../../kernel/tracing.ts";
 import { type Call, recordCalls } from "../health/calls.ts";
+import { NOT_AGAIN } from "../images/ask-in-turn.ts";
 import { lendImage, type MadeImage } from "../images/output-images.ts";
-import type { FinishedItem } from "../ports/batches.ts";
 import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type {
   GeneratedImages,
@@ -11,7 +11,7 @@ import type {
   VerbatimAnswer,
 } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
-import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
+import type { BatchRecord, LeasedItem, OutputRecord } from "../records.ts";
 
 /** How many groups are under way at most, and the most entries of one. */
 const [GROUPS_AT_ONCE, MOST_IN_A_GROUP] = [4, 50];
@@ -86,12 +86,6 @@ class GroupCommit<Entry, Result> {
   }
 }
 
-/** An item that a worker holds a lease on. */
-export type LeasedItem = ItemRecord & { leaseToken: string };
-
-/** The images that a provider made for an item: at least one, each decoded. */
-type MadeItem = Omit<GeneratedImages, "images"> & { images: readonly MadeImage[] };
-
 /** The batch of an item, as far as an outcome needs it. */
 type Priced = Pick<BatchRecord, "model" | "price">;
 
@@ -103,7 +97,7 @@ export function finishItem(
   deps: { stores: Stores; blobs: BlobStore; finishes: ReturnType<typeof groupFinishes> },
   batch: Priced,
   item: LeasedItem,
-  made: MadeItem,
+  made: GeneratedImages<MadeImage>,
   nowMs: () => number,
 ): Promise<"success" | null> {
   const ids = { "imgbatch.batch.id": item.batchId, "imgbatch.item.id": item.id };
@@ -118,8 +112,9 @@ export function finishItem(
       outputs.push({ itemId, batchId, imageIndex, blobKey, ...stored, ...facts, entryName: null });
     }
     const mimeType = made.images[0]?.facts.mimeType ?? null;
-    const { id, batchId, leaseToken, maybePaid } = item;
-    const facts = {
+    const finished: LeasedItem = {
+      ...item,
+      status: "success",
       mimeType,
       imageCount: outputs.length,
       modelVersion,
@@ -128,11 +123,10 @@ export function finishItem(
       usage: addUsage(item.usage, usage),
       answer,
       error: null,
-      maybePaid,
+      finishedAtMs: nowMs(),
     };
-    const outcome = { id, leaseToken, status: "success" as const, ...facts, finishedAtMs: nowMs() };
     const call = lastCallFor(batch, item, outputs.length, usage);
-    const { isOurs } = await deps.finishes.add(batchId, { ...outcome, batchId, outputs, call });
+    const { isOurs } = await deps.finishes.add(item.batchId, { item: finished, outputs, call });
     if (isOurs) return "success";
     // A commit that returned an error may have happened all the same: files that a row names stay.
     const named = new Set((await deps.stores.read.outputs.ofItem(item.id)).map((output) => output.blobKey));
@@ -141,12 +135,11 @@ export function finishItem(
   });
 }
 
-/** The success of an item whose images are stored. */
-interface Finish extends FinishedItem {
-  batchId: string;
+/** An item with its success, whose images are stored. */
+interface Finish {
+  item: LeasedItem;
   outputs: readonly OutputRecord[];
   call: Call | null;
-  finishedAtMs: number;
 }
 
 /** Many items of a process finish at the same time, and those of a batch would wait for each other's commits. */
@@ -155,25 +148,23 @@ export function groupFinishes(stores: Stores): GroupCommit<Finish, { isOurs: boo
 }
 
 async function recordAll(tx: Transaction, finishes: readonly Finish[]): Promise<{ isOurs: boolean }[]> {
-  await tx.lock("batch", ...new Set(finishes.map(({ batchId }) => batchId)));
-  const ours = await tx.items.finish(finishes);
+  const items = finishes.map(({ item }) => item);
+  await tx.lock("batch", ...new Set(items.map(({ batchId }) => batchId)));
+  const isOurs = new Set(await tx.items.finish(items));
+  const ours = finishes.filter(({ item }) => isOurs.has(item));
   const successes = new Map<string, Parameters<Transaction["batches"]["addCounts"]>[0]>();
-  for (const { batchId: id } of ours)
+  for (const { batchId: id } of isOurs)
     successes.set(id, { id, success: (successes.get(id)?.success ?? 0) + 1, fail: 0 });
   await tx.batches.addCounts(...successes.values());
   await tx.outputs.insertMany(ours.flatMap(({ outputs }) => outputs));
-  const nowMs = Math.max(...ours.map(({ finishedAtMs }) => finishedAtMs));
+  const nowMs = Math.max(...ours.map(({ item }) => item.finishedAtMs ?? 0));
   await recordCalls(
     tx,
     ours.flatMap(({ call }) => call ?? []),
     nowMs,
   );
-  const isOurs = new Set(ours);
-  return finishes.map((finish) => ({ isOurs: isOurs.has(finish) }));
+  return items.map((item) => ({ isOurs: isOurs.has(item) }));
 }
-
-/** Why a person has to decide about an item: the answer of a paid request was lost. */
-const NOT_AGAIN = "It is not asked for again, because it may be paid already.";
 
 /** Returns the failure of an item of which a request was sent that may be paid, for the reason that is given. */
 export function unknownOutcome(why: Pick<ItemError, "message" | "source" | "said">): ItemError {
@@ -230,14 +221,22 @@ export async function failLeased(
   nowMs: number,
 ): Promise<{ isOurs: boolean }> {
   const error: ItemError = { code, message, source, ...(said ? { said } : {}) };
-  const none = { mimeType: null, imageCount: 0, modelVersion, seed: null, notes: [] };
-  const made = { ...none, usage: addUsage(item.usage, usage) };
-  const answer = storedAnswer(failure.answer);
-  const { id, leaseToken } = item;
   const maybePaid = code === "OUTCOME_UNKNOWN" && item.maybePaid === "no" ? "once" : item.maybePaid;
-  const marks = { error, maybePaid, finishedAtMs: nowMs };
-  const outcome = { id, leaseToken, status: "failed" as const, ...made, answer, ...marks };
-  if ((await tx.items.finish([outcome])).length === 0) return { isOurs: false };
+  const finished: LeasedItem = {
+    ...item,
+    status: "failed",
+    mimeType: null,
+    imageCount: 0,
+    modelVersion,
+    seed: null,
+    notes: [],
+    usage: addUsage(item.usage, usage),
+    answer: storedAnswer(failure.answer),
+    error,
+    maybePaid,
+    finishedAtMs: nowMs,
+  };
+  if ((await tx.items.finish([finished])).length === 0) return { isOurs: false };
   await tx.batches.addCounts({ id: item.batchId, success: 0, fail: 1 });
   await recordItemCall(tx, batch, item, { usage, nowMs });
   return { isOurs: true };

@@ -28,10 +28,11 @@ export function lendImage<T>(image: Buffer | LargeImage, work: (bytes: Buffer) =
  * `INVALID_IMAGE_OUTPUT`.
  */
 export async function readOutput(
-  { images, modelVersion, usage = null }: GeneratedImages,
+  output: GeneratedImages,
   inspector: ImageInspector,
   { upstream }: Pick<ImageProvider, "upstream">,
-): Promise<MadeImage[]> {
+): Promise<GeneratedImages<MadeImage>> {
+  const { images, modelVersion, usage = null } = output;
   if (images.length === 0) {
     throw new ProviderError("EMPTY_IMAGE_OUTPUT", "The provider answered without an image.", {
       modelVersion,
@@ -54,5 +55,5 @@ export async function readOutput(
       throw error instanceof InvalidImageError ? unusable(error.message, error) : error;
     }
   }
-  return made;
+  return { ...output, images: made };
 }

@@ -9,38 +9,21 @@ import type { Repositories, Stores, Transaction } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 
 /**
- * How a job has ended, and the `error` of its items without a result. `isOfJob`: the job as a whole has failed. `isKnown`: the
- * upstream has ended the job, and all that it has made was fetched.
+ * Fails the pending items of a job that has ended, in a transaction that has locked the batch. They stay pending when it is the
+ * last job of its batch and none of them gave a result, because the batch as a whole fails then (`failureOf`), and when the
+ * batch is being cancelled, which fails them. `leaseToken` holds the items while they fail. Returns the custom ids of the
+ * items that failed.
  */
-interface JobEnd {
-  error: ItemError;
-  isOfJob: boolean;
-  isKnown: boolean;
-  nowMs: number;
-  /** Holds the items while they fail. */
-  leaseToken: string;
-}
-
-/**
- * Ends a job in a transaction that has locked the batch: its pending items fail. They stay pending when it is the last job
- * of its batch and none of them gave a result, because the batch as a whole fails then (`failureOf`), and when the batch is
- * being cancelled, which fails them. Returns the custom ids of the items that failed.
- */
-export async function endJob(
+export async function failItemsOf(
   tx: Transaction,
   batch: BatchRecord,
-  job: UpstreamJobRecord,
-  { error, isOfJob, isKnown, nowMs, leaseToken }: JobEnd,
+  jobId: string,
+  { error, nowMs, leaseToken }: { error: ItemError; nowMs: number; leaseToken: string },
 ): Promise<string[]> {
-  await tx.upstreamJobs.update(job.id, { step: "done", ...(isOfJob ? { error: error.message } : {}) });
-  const isCancelled = (await tx.batches.locked(batch.id))?.cancelAskedAtMs != null;
-  // The job may have made images that it did not return. Another upstream may be asked for them, unless the batch is cancelled.
-  const mayBeBilled = job.stopAskedAtMs !== null && paidCreates(job) === 1 && !(isCancelled && isKnown);
-  if (mayBeBilled) await tx.items.markJob(job.id, "once", "no");
-  if (isCancelled) return [];
+  if ((await tx.batches.locked(batch.id))?.cancelAskedAtMs != null) return [];
   if ((await failureOf(tx, batch.id)) !== null) return [];
   const failed: string[] = [];
-  for (const item of await tx.items.leaseJob(job.id, leaseToken)) {
+  for (const item of await tx.items.leaseJob(jobId, leaseToken)) {
     const { isOurs } = await failLeased(tx, batch, { ...item, leaseToken }, error, nowMs);
     if (isOurs) failed.push(item.customId);
   }
@@ -82,6 +65,11 @@ export function isAtWork({ step }: UpstreamJobRecord): boolean {
   return step !== "done" && step !== "closed";
 }
 
+/** Whether images of a job may be billed although none of its results is known. */
+export function mayBeBilled(job: UpstreamJobRecord): boolean {
+  return isAtWork(job) && paidCreates(job) > 0;
+}
+
 /** The work on a job in each step, in words. A running job is in the state that the upstream says. */
 const WORDS: Readonly<Record<JobStep, string>> = {
   new: "uploading",
@@ -89,6 +77,7 @@ const WORDS: Readonly<Record<JobStep, string>> = {
   sent: "looking for the job",
   running: "running",
   ended: "fetching results",
+  fetched: "fetching results",
   done: "closing",
   closed: "closed",
 };
@@ -113,10 +102,14 @@ export function newJob(id: string, batch: Pick<BatchRecord, "id">, nowMs: number
     said: null,
     error: null,
     results: 0,
+    failures: 0,
     polledAtMs: null,
+    missingSinceMs: null,
+    gone: null,
     endedAtMs: null,
     closedAtMs: null,
     stopAskedAtMs: null,
+    isStopTold: false,
   };
 }
 
@@ -175,18 +168,16 @@ export async function endJobs(
     const batch = await tx.batches.locked(batchId);
     if (batch !== null && batch.source !== "batch") throw new ImgbatchError("BATCH_IMAGE_NOT_IN_JOBS");
     if (batch?.status !== "running") return [];
-    const end = { error: UNSENT, isOfJob: false, isKnown: true, nowMs, leaseToken: ids.leaseToken() };
+    const end = { error: UNSENT, nowMs, leaseToken: ids.leaseToken() };
     const failed: string[] = [];
-    for (const job of await markStops(tx, batchId, nowMs))
-      failed.push(...(await endJob(tx, batch, job, end)));
-    const rest = newJob(
-      `imgbatch-${await tx.upstreamJobs.databaseId()}-${ids.recordId("job")}`,
-      batch,
-      nowMs,
-    );
-    const items = { jobId: rest.id, provider: batch.provider, limit: batch.itemCount };
+    for (const { id } of await markStops(tx, batchId, nowMs)) {
+      await tx.upstreamJobs.update(id, { step: "done" });
+      failed.push(...(await failItemsOf(tx, batch, id, end)));
+    }
+    const id = `imgbatch-${await tx.upstreamJobs.databaseId()}-${ids.recordId("job")}`;
+    const items = { jobId: id, provider: batch.provider, limit: batch.itemCount };
     if ((await tx.items.assignToJob(batchId, items)) === 0) return failed;
-    await tx.upstreamJobs.insert(rest);
-    return [...failed, ...(await endJob(tx, batch, rest, end))];
+    await tx.upstreamJobs.insert({ ...newJob(id, batch, nowMs), step: "done" });
+    return [...failed, ...(await failItemsOf(tx, batch, id, end))];
   });
 }

@@ -1,5 +1,13 @@
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../../contract/statuses.ts";
-import type { BatchEvent, BatchRecord, GoesOn, ItemRecord, MaybePaid, UpstreamTask } from "../records.ts";
+import type {
+  BatchEvent,
+  BatchRecord,
+  GoesOn,
+  ItemRecord,
+  LeasedItem,
+  MaybePaid,
+  UpstreamTask,
+} from "../records.ts";
 import type { JobState } from "./image-provider.ts";
 
 export interface BatchPage {
@@ -228,26 +236,6 @@ interface ItemLease {
   leaseToken: string;
 }
 
-/** The outcome of an item, and the lease under which it was made. */
-export interface FinishedItem
-  extends Pick<
-    ItemRecord,
-    | "id"
-    | "status"
-    | "mimeType"
-    | "imageCount"
-    | "error"
-    | "finishedAtMs"
-    | "modelVersion"
-    | "seed"
-    | "notes"
-    | "usage"
-    | "maybePaid"
-    | "answer"
-  > {
-  leaseToken: string;
-}
-
 export interface ItemRepository {
   insertMany(batchId: string, items: readonly NewItem[]): Promise<void>;
   byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
@@ -283,7 +271,7 @@ export interface ItemRepository {
    * Writes the outcomes of leased items whose lease is still held and that are pending. Returns these. An item must not
    * come twice under one lease.
    */
-  finish<T extends FinishedItem>(items: readonly T[]): Promise<T[]>;
+  finish(items: readonly LeasedItem[]): Promise<LeasedItem[]>;
   /** Gives a leased item back to be tried again from `notBeforeMs` on, see `NewItem`. `attempts` is the number of failed tries. */
   giveBack(
     id: number,
@@ -337,10 +325,11 @@ export interface ItemRepository {
  * - `sent`: a request to create it has left, and no answer is known. It is looked for.
  * - `running`: the upstream's name of it is known. It is polled.
  * - `ended`: the upstream has ended it. Its results are fetched next.
+ * - `fetched`: its results are recorded. After a lost answer, another job may have results that it does not have.
  * - `done`: none of its items is pending. Its files at the upstream are removed next.
  * - `closed`: nothing is left to do.
  */
-export type JobStep = "new" | "uploaded" | "sent" | "running" | "ended" | "done" | "closed";
+export type JobStep = "new" | "uploaded" | "sent" | "running" | "ended" | "fetched" | "done" | "closed";
 
 /** A job that an upstream works on for a part of a batch. */
 export interface UpstreamJobRecord {
@@ -373,9 +362,18 @@ export interface UpstreamJobRecord {
   /** How many of its items the upstream has returned a result for. */
   results: number;
   createdAtMs: number;
+  /** How often in a row what is to be done next has failed. */
+  failures: number;
+  /** When the upstream was last polled, in this process; null when it was not. */
   polledAtMs: number | null;
+  /** Since when the upstream has not known the job; null while it does. */
+  missingSinceMs: number | null;
+  /** Why results are missing that the upstream has; null when there are none. */
+  gone: string | null;
   /** When the upstream was first asked to stop the job of this name; null when it was not. */
   stopAskedAtMs: number | null;
+  /** It has been told so. */
+  isStopTold: boolean;
   endedAtMs: number | null;
   closedAtMs: number | null;
 }

@@ -148,9 +148,12 @@ export interface LargeImage extends Pick<ReferenceImage, "read" | "lend"> {
   readonly length: number;
 }
 
-/** The result of a request. It may hold no image (a refusal without an error) or several. */
-export interface GeneratedImages {
-  images: readonly (Buffer | LargeImage)[];
+/**
+ * The result of a request. It may hold no image (a refusal without an error) or several. After `readOutput` an image is a
+ * `MadeImage`.
+ */
+export interface GeneratedImages<Image = Buffer | LargeImage> {
+  images: readonly Image[];
   /** Frees the memory and the disk that the images take. Must be called in the end. Left out: there is nothing to free. */
   discard?(): Promise<void>;
   /** The version that made the image; null when the upstream returned none. */

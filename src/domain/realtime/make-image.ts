@@ -1,4 +1,4 @@
-import { ERRORS, ImgbatchError, TWO_LOST } from "../../contract/errors.ts";
+import { ImgbatchError, TWO_LOST } from "../../contract/errors.ts";
 import type { UnknownOutcome } from "../../contract/limits.ts";
 import { type Clock, timeLimit } from "../../kernel/clock.ts";
 import { seedOf } from "../../kernel/ids.ts";
@@ -8,6 +8,7 @@ import { type CheckedContent, outputSeed } from "../checked-content.ts";
 import type { Call } from "../health/calls.ts";
 import { type ProviderHealth, WAITING_CODE_OF } from "../health/provider-health.ts";
 import { waitingFor } from "../health/waiting.ts";
+import { askInTurn, NOT_AGAIN, type Turn } from "../images/ask-in-turn.ts";
 import { type MadeImage, readOutput } from "../images/output-images.ts";
 import {
   identityOf,
@@ -20,6 +21,7 @@ import {
 } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import {
+  type GeneratedImages,
   type ImageRequest,
   type ItemProvider,
   ProviderError,
@@ -108,10 +110,8 @@ function failure(
 }
 
 const SHORTEST_PAUSE_MS = 1000;
-/** A request goes to at most this many other providers. */
-const MOST_SWITCHES = 2;
-/** Requests for one image whose answers an upstream has lost that makes it once, however often it is asked. */
-const MOST_REPEATS = 3;
+/** Requests for one image, to all providers together. */
+const MOST_REQUESTS = 3;
 
 export interface MakeImageDeps {
   clock: Clock;
@@ -221,6 +221,8 @@ export interface Trail {
    * `REALTIME_INSUFFICIENT_BALANCE` above the budget of the provider, which is then not asked.
    */
   beforeAsking(provider: ItemProvider): Promise<void>;
+  /** The request to the provider that was asked last has left. */
+  isSent: boolean;
   /** An upstream that makes an image for each request may have been paid for one. */
   isPaid: boolean;
   /** An upstream, also one that is free, was asked, and what it has made is not known or cannot be used. */
@@ -251,8 +253,8 @@ export interface Made {
 }
 
 /**
- * Returns the decoded images of the first provider that is well. Asks another one only when the last one has made
- * nothing for sure.
+ * Returns the decoded images of the first healthy provider. Asks another one only when the last one has made nothing for
+ * sure.
  */
 async function makeImage(
   deps: MakeImageDeps,
@@ -264,53 +266,77 @@ async function makeImage(
   const { task } = trail;
   const able =
     task === null ? offers : offers.filter(({ provider }) => identityOf(provider) === task.upstream);
-  let failure: ProviderError | null = null;
   let aboveBudget: ImgbatchError | null = null;
-  let asked = 0;
-  const left = [...able];
-  for (let offer = left.shift(), repeats = 1; offer !== undefined; offer = left.shift()) {
-    const ticket = asked > MOST_SWITCHES ? null : deps.health.begin(offer.provider, offer.executedModel);
-    if (!ticket) continue;
-    try {
-      await trail.beforeAsking(offer.provider);
-    } catch (error) {
-      ticket.dropped();
-      if (!(error instanceof ImgbatchError) || error.code !== "REALTIME_INSUFFICIENT_BALANCE") throw error;
-      aboveBudget ??= error;
-      continue;
-    }
-    asked++;
-    try {
-      const output = await ask(deps, offer, wanted, signal);
-      trail.task = null;
-      trail.isInDoubt = false;
-      await ticket.succeeded();
-      trail.calls.push({ ...callOf(offer, wanted), ...output.call, billedMicroUsd: priceMicroUsd });
-      return output.made;
-    } catch (error) {
-      if (signal.aborted) {
-        ticket.dropped();
-        throw reasonToEnd(deps, offer, wanted, signal);
-      }
-      const known = knownError(deps, error, offer.provider);
-      await ticket.failed(known, id);
-      if (known.trouble === null || !known.retryable) trail.task = null;
-      trail.isPaid &&= known.trouble === "ambiguous" || trail.task !== null;
-      trail.isInDoubt &&= known.trouble === "ambiguous" || trail.task !== null;
-      trail.calls.push({ ...callOf(offer, wanted), usage: known.usage });
-      const isLost = known.trouble === "ambiguous" && known.retryable && trail.task === null;
-      if (isLost && isPaid(offer.provider)) {
-        if (mayBePaidTwice(offer.provider)) throw lostAnswer(deps, trail, known) ?? realtimeError(known);
-        if (repeats++ < MOST_REPEATS) left.unshift(offer);
-        failure = known;
-        continue;
-      }
-      const isNothingMade = known.trouble !== null && known.trouble !== "ambiguous" && trail.task === null;
-      if (!isNothingMade) return withoutImage(known, offer);
-      failure ??= known;
+  let isLost = false;
+  /**
+   * The providers to ask, in their order. One whose answer was lost is asked again: `askInTurn` takes another turn only where
+   * it makes an image once.
+   */
+  async function* turns(): AsyncGenerator<Turn> {
+    let requests = 0;
+    for (const offer of able) {
+      do {
+        const ticket =
+          requests === MOST_REQUESTS ? null : deps.health.begin(offer.provider, offer.executedModel);
+        if (!ticket) break;
+        try {
+          await trail.beforeAsking(offer.provider);
+        } catch (error) {
+          ticket.dropped();
+          if (!(error instanceof ImgbatchError) || error.code !== "REALTIME_INSUFFICIENT_BALANCE")
+            throw error;
+          aboveBudget ??= error;
+          break;
+        }
+        requests++;
+        trail.isSent = false;
+        yield { offer, ticket };
+      } while (isLost);
     }
   }
-  throw failure ? realtimeError(failure) : (aboveBudget ?? allPause(deps, able));
+  const asked = await askInTurn<Buffer>(deps, turns(), {
+    id,
+    signal,
+    ask: ({ offer }) => ask(offer, wanted, signal),
+    read: ({ offer }, output) => readIntoMemory(output, deps.inspector, offer.provider),
+    isSent: () => trail.isSent,
+    hasTask: () => trail.task !== null,
+    onFailed: ({ turn, error, meaning }) => {
+      if (meaning === "final") trail.task = null;
+      const mayBeMade = error.trouble === "ambiguous" || trail.task !== null;
+      trail.isPaid &&= mayBeMade;
+      trail.isInDoubt &&= mayBeMade;
+      trail.calls.push({ ...callOf(turn.offer, wanted), usage: error.usage });
+      isLost = meaning === "lost";
+    },
+  });
+  if (asked === null) throw aboveBudget ?? allPause(deps, able);
+  const { offer } = asked.turn;
+  const { provider, executedModel: executed } = offer;
+  if (asked.kind === "failed") {
+    const { error, meaning } = asked;
+    if (meaning === "lost" && mayBePaidTwice(provider))
+      throw lostAnswer(deps, trail, error) ?? realtimeError(error);
+    return withoutImage(error, offer);
+  }
+  // The caller may have left while the image was decoded.
+  if (asked.kind === "aborted" || signal.aborted) throw reasonToEnd(deps, offer, wanted, signal);
+  trail.task = null;
+  trail.isInDoubt = false;
+  const { images, modelVersion, answer = null, usage = null } = asked.made;
+  const call = { images: images.length, isError: false, usage, billedMicroUsd: priceMicroUsd };
+  trail.calls.push({ ...callOf(offer, wanted), ...call });
+  return {
+    provider: provider.name,
+    executed,
+    modelVersion: modelVersion ?? executed,
+    images,
+    refusal: null,
+    failure: null,
+    answer,
+    usage,
+    isDrawn: isDrawing(provider),
+  };
 }
 
 /** The error of a request whose answer was lost, for the reason that is given; null where it may be sent once more. */
@@ -320,9 +346,7 @@ function lostAnswer(
   why: { message: string },
 ): ImgbatchError | null {
   if (unknownOutcome === "once" && !mayBePaidTwice) return null;
-  const message = mayBePaidTwice
-    ? TWO_LOST
-    : `${why.message.replace(/\.?$/, ".")} It is not asked for again, because it may be paid already.`;
+  const message = mayBePaidTwice ? TWO_LOST : `${why.message.replace(/\.?$/, ".")} ${NOT_AGAIN}`;
   return new ImgbatchError("REALTIME_OUTCOME_UNKNOWN", message, { cause: why });
 }
 
@@ -343,53 +367,50 @@ function reasonToEnd(
 }
 
 async function ask(
-  { inspector }: MakeImageDeps,
   offer: Offer<ItemProvider>,
   wanted: SentImage,
   signal: AbortSignal,
-) {
-  const { provider, executedModel } = offer;
+): Promise<GeneratedImages> {
+  const { provider } = offer;
+  const { trail } = wanted;
   const onSent = () => {
     wanted.beforeSending();
     signal.throwIfAborted();
-    wanted.trail.isPaid = isPaid(provider);
-    wanted.trail.isInDoubt = !isDrawing(provider);
+    trail.isSent = true;
+    trail.isPaid = isPaid(provider);
+    trail.isInDoubt = !isDrawing(provider);
   };
-  const image = {
-    ...imageRequest(wanted, offer),
-    task: taskOf(wanted.trail, provider),
-  };
+  const image = { ...imageRequest(wanted, offer), task: taskOf(trail, provider) };
   const work = provider.generate(image, signal, onSent);
-  // Also when its caller has gone meanwhile.
-  const free = () => work.then(({ discard }) => discard?.()).catch(() => {});
-  const { output, images } = await unlessAborted(work, signal)
-    .then(async (output) => ({
-      output,
-      images: await inMemory(await readOutput(output, inspector, provider)),
-    }))
-    .finally(() => void free());
-  signal.throwIfAborted();
-  const modelVersion = output.modelVersion ?? executedModel;
-  const { answer = null, usage = null } = output;
-  const words = { refusal: null, failure: null, answer, usage, isDrawn: isDrawing(provider) };
-  const made = { images, modelVersion, ...words, executed: executedModel, provider: provider.name };
-  return { made, call: { images: images.length, isError: false, usage } };
+  return unlessAborted(work, signal).catch((error) => {
+    // Its caller has gone: what comes all the same is freed.
+    void work.then(({ discard }) => discard?.()).catch(() => {});
+    throw error;
+  });
 }
 
 /** Real time answers with all images at once, so they must fit into the memory of an answer. */
 const MAX_IN_MEMORY_BYTES = 64 * 2 ** 20;
 
-/** Reads large images into memory. Throws `ProviderError` when they are too large together. */
-function inMemory(images: readonly MadeImage[]): Promise<MadeImage<Buffer>[]> {
-  if (images.reduce((sum, { image }) => sum + image.length, 0) > MAX_IN_MEMORY_BYTES) {
+/** Decodes what a provider made, and reads it into memory. Throws `ProviderError` when its images are too large together. */
+async function readIntoMemory(
+  output: GeneratedImages,
+  inspector: ImageInspector,
+  provider: ItemProvider,
+): Promise<GeneratedImages<MadeImage<Buffer>>> {
+  const made = await readOutput(output, inspector, provider);
+  if (made.images.reduce((sum, { image }) => sum + image.length, 0) > MAX_IN_MEMORY_BYTES) {
     const message = "The images of one answer are more than 64 MiB together. A batch takes them.";
     throw new ProviderError("INVALID_IMAGE_OUTPUT", message);
   }
-  return Promise.all(
-    images.map(async ({ image, facts }) => {
-      return { image: Buffer.isBuffer(image) ? image : await image.read(), facts };
-    }),
+  const images = await Promise.all(
+    made.images.map(async ({ image, facts }) => ({
+      image: Buffer.isBuffer(image) ? image : await image.read(),
+      facts,
+    })),
   );
+  void output.discard?.().catch(() => {});
+  return { ...made, images };
 }
 
 function taskOf(trail: Trail, provider: ItemProvider): TaskMemory {
@@ -399,16 +420,6 @@ function taskOf(trail: Trail, provider: ItemProvider): TaskMemory {
     trail.task = kept;
   };
   return { known: trail.task?.task ?? null, keep };
-}
-
-function knownError({ log }: MakeImageDeps, error: unknown, { upstream }: ItemProvider): ProviderError {
-  if (error instanceof ProviderError) return error;
-  log.error("provider failed unexpectedly", { error: String(error) });
-  return new ProviderError("PROVIDER_ITEM_FAILED", ERRORS.REALTIME_PROVIDER_FAILED.message, {
-    cause: error,
-    trouble: upstream ? "ambiguous" : null,
-    upstreamStatus: 500,
-  });
 }
 
 /** The refusal of a request that found no provider, although the pause of one is over or just ending. */

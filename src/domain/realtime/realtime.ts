@@ -297,6 +297,7 @@ export class Realtime {
       return {
         calls: [],
         beforeAsking,
+        isSent: false,
         isPaid: isBegun,
         isInDoubt: isBegun,
         mayBePaidTwice,

@@ -1,19 +1,18 @@
 import type { BatchObject } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { ShownJob, Waiting } from "../../contract/waiting.ts";
-import { OPERATOR } from "../../domain/accounts.ts";
-import type { Caller } from "../../domain/batches/create-batch.ts";
 import { costOf } from "../../domain/batches/create-batch.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { toSeconds } from "../../kernel/durations.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
+import type { ScopedCaller } from "../http/authenticate.ts";
 
 /** The caller's batch. Throws the same `BATCH_IMAGE_NOT_FOUND` for another key's batch, a deleted record and an unknown id. */
-export async function findBatch(stores: Stores, caller: Caller, id: unknown): Promise<BatchRecord> {
+export async function findBatch(stores: Stores, caller: ScopedCaller, id: unknown): Promise<BatchRecord> {
   const batch = await stores.read.batches.byId(String(id));
-  const isTheirs = batch?.apiKeyId === caller.key.id || caller.key === OPERATOR;
+  const isTheirs = batch?.apiKeyId === caller.key.id || caller.scope.keys === "all";
   if (batch && isTheirs && batch.recordDeletedAtMs === null) return batch;
   throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND");
 }
@@ -67,9 +66,10 @@ function batchView(
   };
 }
 
-/** Returns a batch as the API shows it, with why it waits and its jobs as they are now. */
+/** Returns a batch as the API shows it to a caller, with why it waits and its jobs as they are now. */
 export async function showBatch(
-  deps: Pick<ApiDeps, "stores" | "waitingOf" | "jobsOf" | "isInJobs" | "isOwnerKey" | "operatorToken">,
+  deps: Pick<ApiDeps, "stores" | "waitingOf" | "jobsOf" | "isInJobs">,
+  { scope }: ScopedCaller,
   batch: BatchRecord,
   queuedBehind: number | null = null,
 ): Promise<BatchObject> {
@@ -78,10 +78,10 @@ export async function showBatch(
     deps.waitingOf(batch),
     await deps.jobsOf(batch),
     queuedBehind,
-    deps.isOwnerKey(batch.apiKeyId),
+    scope.isOwner,
     deps.isInJobs(batch),
   );
-  if (deps.operatorToken === null) return view;
+  if (scope.keys === "own") return view;
   // The live view shows the cost before the settlement, and times to the millisecond.
   return {
     ...view,

@@ -4,12 +4,17 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
-import { OPERATOR } from "../../domain/accounts.ts";
 import { deleteRecord as deleteRecordOf, dropOutputs } from "../../domain/batches/delete.ts";
 import type { BatchPage } from "../../domain/ports/batches.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
-import { authenticate, bearerErrors, callerOf, requireBatchGroup } from "../http/authenticate.ts";
+import {
+  authenticate,
+  bearerErrors,
+  callerOf,
+  requireBatchGroup,
+  type ScopedCaller,
+} from "../http/authenticate.ts";
 import { invalidQuery, pagingBy, readQuery } from "../http/parameters.ts";
 import type { Answer, Operation, Surface } from "../operation.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
@@ -24,28 +29,29 @@ const paging = pagingBy("b", ["createdAtMs", "seq"]);
 const NEWEST_OF_ALL_KEYS = 500;
 
 /** Returns all open batches and the newest of the others, newest first. */
-async function listOfAllKeys(deps: ApiDeps): Promise<ListEnvelope<BatchObject>> {
+async function listOfAllKeys(deps: ApiDeps, caller: ScopedCaller): Promise<ListEnvelope<BatchObject>> {
   const { batches } = deps.stores.read;
   const open = await batches.withStatus(UNFINISHED_BATCH_STATUSES);
   const newest = await batches.latest(NEWEST_OF_ALL_KEYS);
   const byId = new Map([...newest, ...open].map((batch) => [batch.id, batch]));
-  const data = await Promise.all([...byId.values()].map((batch) => showBatch(deps, batch)));
+  const data = await Promise.all([...byId.values()].map((batch) => showBatch(deps, caller, batch)));
   return { object: "list", data, has_more: false, next_cursor: null };
 }
 
 /** Returns batches as the API shows them, with their retries if `include` of the query asks for those. */
 async function showBatches(
   deps: ApiDeps,
+  caller: ScopedCaller,
   request: Request,
   batches: readonly BatchRecord[],
   queuedBehind: number | null = null,
 ): Promise<BatchObject[]> {
-  const views = await Promise.all(batches.map((batch) => showBatch(deps, batch, queuedBehind)));
+  const views = await Promise.all(batches.map((batch) => showBatch(deps, caller, batch, queuedBehind)));
   const [first] = batches;
   if (first === undefined || !includesRetries(request)) return views;
   const ids = batches.map(({ id }) => id);
   const retries = await deps.stores.read.batches.retriesOf(first.apiKeyId, ids, FIXED_LIMITS.batchPageMax);
-  const shown = await Promise.all(retries.map((batch) => showBatch(deps, batch)));
+  const shown = await Promise.all(retries.map((batch) => showBatch(deps, caller, batch)));
   return views.map((view) => ({
     ...view,
     retries: shown.filter(({ parent_batch_id }) => parent_batch_id === view.id),
@@ -95,14 +101,18 @@ const OPERATIONS: readonly Operation[] = [
     answers: { 200: { description: "A page of batches.", schema: "BatchList" } },
     errors: ["BATCH_IMAGE_INVALID_QUERY"],
     handler: (deps) => async (request, response) => {
-      const { key } = callerOf(response);
-      if (key === OPERATOR) return void response.json(await listOfAllKeys(deps));
+      const caller = callerOf(response);
+      if (caller.scope.keys === "all") return void response.json(await listOfAllKeys(deps, caller));
       const limit = readQuery(request, "BatchLimit");
       const hidesRetries = includesRetries(request);
       const filter = { ...readFilter(request), ...paging.start(request), hidesRetries };
-      const found = await deps.stores.read.batches.page({ apiKeyId: key.id, ...filter, limit: limit + 1 });
+      const found = await deps.stores.read.batches.page({
+        apiKeyId: caller.key.id,
+        ...filter,
+        limit: limit + 1,
+      });
       const page = paging.page(found, limit, (batch) => batch);
-      response.json({ ...page, data: await showBatches(deps, request, page.data) });
+      response.json({ ...page, data: await showBatches(deps, caller, request, page.data) });
     },
   },
   {
@@ -114,11 +124,12 @@ const OPERATIONS: readonly Operation[] = [
     answers: { 200: batchAnswer("The batch.") },
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_INVALID_QUERY"],
     handler: (deps) => async (request, response) => {
-      const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
+      const caller = callerOf(response);
+      const batch = await findBatch(deps.stores, caller, request.params.id);
       const isQueued = batch.status === "queued";
       const behind = isQueued ? await deps.stores.read.batches.openBefore(batch, MOST_COUNTED) : null;
-      const [view] = await showBatches(deps, request, [batch], behind);
-      if (callerOf(response).key !== OPERATOR) return void response.json(view);
+      const [view] = await showBatches(deps, caller, request, [batch], behind);
+      if (caller.scope.keys === "own") return void response.json(view);
       const events = await deps.stores.read.batches.events(batch.id);
       response.json({ ...view, history: events.map(({ to, atMs }) => ({ status: to, at: atMs / 1000 })) });
     },
@@ -143,7 +154,7 @@ const OPERATIONS: readonly Operation[] = [
       const { id } = await findBatch(deps.stores, caller, request.params.id);
       await deps.cancel(id);
       const batch = await findBatch(deps.stores, caller, id);
-      response.json(await showBatch(deps, batch));
+      response.json(await showBatch(deps, caller, batch));
     },
   },
   {
@@ -160,7 +171,7 @@ const OPERATIONS: readonly Operation[] = [
       const { id } = await findBatch(deps.stores, caller, request.params.id);
       if (!(await deps.takesBatches())) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
       await deps.goOn(id, isLease);
-      response.json(await showBatch(deps, await findBatch(deps.stores, caller, id)));
+      response.json(await showBatch(deps, caller, await findBatch(deps.stores, caller, id)));
     },
   },
   {
@@ -175,7 +186,7 @@ const OPERATIONS: readonly Operation[] = [
       const caller = callerOf(response);
       const { id } = await findBatch(deps.stores, caller, request.params.id);
       await deps.stopGoing(id);
-      response.json(await showBatch(deps, await findBatch(deps.stores, caller, id)));
+      response.json(await showBatch(deps, caller, await findBatch(deps.stores, caller, id)));
     },
   },
   {
@@ -197,7 +208,7 @@ const OPERATIONS: readonly Operation[] = [
       if (!deps.workersRunning()) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
       await deps.endJobs(found.id);
       const batch = await findBatch(deps.stores, caller, found.id);
-      response.json(await showBatch(deps, batch));
+      response.json(await showBatch(deps, caller, batch));
     },
   },
   {
@@ -213,7 +224,7 @@ const OPERATIONS: readonly Operation[] = [
       const { id } = await findBatch(deps.stores, caller, request.params.id);
       await dropOutputs(deps, id, deps.clock.nowMs());
       const batch = await findBatch(deps.stores, caller, id);
-      response.json(await showBatch(deps, batch));
+      response.json(await showBatch(deps, caller, batch));
     },
   },
   {

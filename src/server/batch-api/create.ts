@@ -65,9 +65,6 @@ import { checkOptions } from "./check-options.ts";
 
 type ReferenceBody = z.infer<typeof batchSchemas.ReferenceImage>;
 
-/** An item of which all but the reference images is checked. */
-type ReadItem = Omit<CheckedItem, "images"> & { bodies: readonly unknown[] };
-
 interface Rules {
   /** Null for an unknown model: the request is refused later, its references are still checked. */
   model: ModelEntry | null;
@@ -76,18 +73,22 @@ interface Rules {
 }
 
 /**
- * Reads the reference images of all items and checks their count, Base64 and size; `checkImages` follows. Throws the
- * code of the first failure.
+ * Reads the reference images of all items and checks their count, Base64 and size; `checkImages` follows. `items` are checked
+ * but for their images. Throws the code of the first failure.
  */
-async function readReferences(items: readonly ReadItem[], rules: Rules): Promise<CheckedItem[]> {
-  refuseTooMany(items, rules);
+async function readReferences(
+  bodies: readonly ItemBody[],
+  items: readonly CheckedItem[],
+  rules: Rules,
+): Promise<CheckedItem[]> {
+  refuseTooMany(bodies, rules);
   const yieldSometimes = createYield();
   let totalBytes = 0;
   const checked: CheckedItem[] = [];
   const known = new Map<string, CheckedImage>();
-  for (const [i, { bodies, ...item }] of items.entries()) {
+  for (const [i, item] of items.entries()) {
     const images: CheckedImage[] = [];
-    for (const [j, body] of bodies.entries()) {
+    for (const [j, body] of (bodies[i]?.reference_images ?? []).entries()) {
       const at = `items[${i}].reference_images[${j}]`;
       const read = parseReference(body, at);
       const image = read.sha256 == null ? readReference(read, at, rules) : repeated(read, at, known);
@@ -131,11 +132,12 @@ async function checkImages(
   return sizes;
 }
 
-function refuseTooMany(items: readonly ReadItem[], { model, limits }: Rules): void {
+function refuseTooMany(items: readonly ItemBody[], { model, limits }: Rules): void {
   const perItem = model ? referenceLimit(model) : Number.POSITIVE_INFINITY;
   let total = 0;
-  for (const [i, { outputCount, bodies }] of items.entries()) {
-    total += outputCount * bodies.length;
+  for (const [i, { output_count, reference_images }] of items.entries()) {
+    const bodies = reference_images ?? [];
+    total += (output_count ?? 1) * bodies.length;
     if (bodies.length > perItem) {
       const problem = `has ${bodies.length} images; this model takes at most ${perItem}`;
       throw fieldError("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", `items[${i}].reference_images`, problem);
@@ -281,7 +283,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     throw fieldError("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
   });
   const { sent = NO_SENT_TEXTS } = rules;
-  const checkedItems = await readReferences(items, { model, limits, sent });
+  const checkedItems = await readReferences(request.items, items, { model, limits, sent });
   const asked = {
     modelId,
     taskName,
@@ -315,7 +317,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
 
 type ItemBody = z.infer<typeof bodySchema>["items"][number];
 
-function checkItem(item: ItemBody, index: number, limits: Limits): Omit<ReadItem, "options"> {
+function checkItem(item: ItemBody, index: number, limits: Limits): Omit<CheckedItem, "options"> {
   const refuse = (field: string, problem: string) => invalid(`items[${index}].${field}`, problem);
   const prompt = item.prompt.trim();
   if (prompt === "") throw refuse("prompt", "must not be empty");
@@ -331,7 +333,7 @@ function checkItem(item: ItemBody, index: number, limits: Limits): Omit<ReadItem
     prompt,
     earlier: "",
     outputCount,
-    bodies: item.reference_images ?? [],
+    images: [],
   };
 }
 
@@ -598,7 +600,7 @@ export const createOperations: readonly Operation[] = [
     ],
     guards: makesBatches,
     handler: (deps) => async (request, response) => {
-      const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
+      const caller = consentingCaller(request, response, "BATCH_IMAGE_INVALID_ITEMS");
       const { limits, bodyBudgets, blobs } = deps;
       const images = { base64: "strict", maxBytes: limits.referenceImageBytes, blobs } as const;
       const format = {
@@ -636,7 +638,7 @@ export const createOperations: readonly Operation[] = [
       });
       if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
       try {
-        response.status(200).json(await showBatch(deps, batch));
+        response.status(200).json(await showBatch(deps, caller, batch));
       } finally {
         // The caller need not wait for what the workers do first.
         if (!replayed) deps.onBatchCreated(batch);
@@ -661,7 +663,7 @@ export const createOperations: readonly Operation[] = [
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_NOT_READY", ...bodyErrors, ...makeErrors],
     guards: makesBatches,
     handler: (deps) => async (request, response) => {
-      const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
+      const caller = consentingCaller(request, response, "BATCH_IMAGE_INVALID_ITEMS");
       const { id } = await findBatch(deps.stores, caller, request.params.id);
       const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
       const customIds = hasBody(request) ? await readCustomIds(deps, request, response) : null;
@@ -669,7 +671,7 @@ export const createOperations: readonly Operation[] = [
       const { batch, replayed } = await retryFailed(deps, id, { idempotencyKey, consentMicroUsd, customIds });
       if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
       else deps.onBatchCreated(batch);
-      response.json(await showBatch(deps, batch));
+      response.json(await showBatch(deps, caller, batch));
     },
   },
 ];

@@ -118,8 +118,9 @@ const getContent: Operation = {
   errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
   handler: (deps) => async (request, response) => {
     const caller = callerOf(response);
-    const isEarly = readQuery(request, "Early") === "true";
-    const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded: !isEarly });
+    // The live view of `serve` shows images as they are made.
+    const mustHaveEnded = caller.scope.keys === "own" && readQuery(request, "Early") !== "true";
+    const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded });
     const { imageIndex } = output;
     const name = imageIndex === 0 ? item.customId : `${item.customId}_${imageIndex + 1}`;
     const asked = readQuery(request, "ImageType") ?? null;

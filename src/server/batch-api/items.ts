@@ -145,7 +145,8 @@ export const listItems: Operation = {
   answers: { 200: { description: "A page of items.", schema: "ItemList" } },
   errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_INVALID_QUERY"],
   handler: (deps) => async (request, response) => {
-    const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
+    const caller = callerOf(response);
+    const batch = await findBatch(deps.stores, caller, request.params.id);
     const status = readQuery(request, "ItemStatus");
     const filter = status === undefined || status === "all" ? {} : { status };
     const { items, pageOf } = await readItems(deps, request, batch, {
@@ -153,7 +154,6 @@ export const listItems: Operation = {
       ...filter,
     });
     const detailsOf = await readDetails(deps, batch, items, new Set(readQuery(request, "Include")));
-    const isOwner = deps.isOwnerKey(batch.apiKeyId);
-    response.json(pageOf((item) => itemView(item, detailsOf(item), isOwner)));
+    response.json(pageOf((item) => itemView(item, detailsOf(item), caller.scope.isOwner)));
   },
 };

@@ -10,7 +10,7 @@ import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 import { toSeconds } from "../../kernel/durations.ts";
 import { safeFileName } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { bearerErrors, callerOf, requireBatchGroup } from "../http/authenticate.ts";
+import { admit, bearerErrors, callerOf, requireBatchGroup } from "../http/authenticate.ts";
 import { conditions, downloadAnswers, headAnswers, ranges, sendDownload } from "../http/downloads.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { callerAddress } from "../http/limits.ts";
@@ -71,7 +71,8 @@ async function markDownloaded(deps: ApiDeps, batchId: string): Promise<void> {
 }
 
 /** Accepts the ticket of the batch that the path names, in the query. A GET uses it up. */
-function authenticateTicket({ stores, clock, secrets, failedAuth }: ApiDeps): RequestHandler {
+function authenticateTicket(deps: ApiDeps): RequestHandler {
+  const { stores, clock, secrets, failedAuth } = deps;
   return async (request, response, next) => {
     const ticket = readQuery(request, "Ticket");
     if (ticket === undefined) throw new ImgbatchError("API_KEY_REQUIRED", "The link lacks its ticket.");
@@ -81,7 +82,7 @@ function authenticateTicket({ stores, clock, secrets, failedAuth }: ApiDeps): Re
       failedAuth.note(callerAddress(request));
       throw new ImgbatchError("INVALID_API_KEY", "This link has been used, or is older than a minute.");
     }
-    response.locals.key = await activeKey(stores.read, held.keyId, clock.nowMs());
+    admit(deps, response, await activeKey(stores.read, held.keyId, clock.nowMs()));
     next();
   };
 }

@@ -110,9 +110,10 @@ export const accountApi: Surface = {
       summary: "Balance and held money of the key's account, and the limits of one request",
       answers: { 200: { description: "The account.", schema: "Account" } },
       handler:
-        ({ stores, isOwnerKey, limits }) =>
+        ({ stores, limits }) =>
         async (_request, response) => {
-          const { id, name, prefix, accountId } = callerOf(response).key;
+          const { key, scope } = callerOf(response);
+          const { name, prefix, accountId } = key;
           const [own, real] = await stores.snapshot((now) => payingAccounts(now, accountId));
           const view: AccountObject = {
             object: "account",
@@ -120,7 +121,7 @@ export const accountApi: Surface = {
             play_money: own.isPlay,
             real_money: real ? moneyOf(real) : null,
             key: { name, prefix },
-            owner: isOwnerKey(id),
+            owner: scope.isOwner,
             limits: limitsView(limits),
           };
           response.json(view);
@@ -215,7 +216,7 @@ export const accountApi: Surface = {
         if (request.method === "HEAD") return void response.end();
         const credential = bearerToken(request);
         const close = deps.events.open({
-          key: callerOf(response).key,
+          caller: callerOf(response),
           write: (text) => {
             if (response.writableNeedDrain) response.destroy();
             else response.write(text);

@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { eventText } from "../../contract/event-stream.ts";
-import { OPERATOR, payingAccounts } from "../../domain/accounts.ts";
+import { payingAccounts, type Scope } from "../../domain/accounts.ts";
 import type { Feed, ServiceEvent } from "../../domain/feed.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { ApiKeyRecord } from "../../domain/records.ts";
@@ -17,7 +17,7 @@ const KNOWN_OWNERS = 10_000;
 
 /** One open stream of events. */
 interface EventReader {
-  key: Pick<ApiKeyRecord, "id" | "accountId">;
+  caller: { key: Pick<ApiKeyRecord, "id" | "accountId">; scope: Scope };
   /**
    * Sends text, or ends the stream when its reader has not taken what was sent before. Called once a second at most, so that a
    * reader has that time.
@@ -57,7 +57,9 @@ export class EventHub {
 
   /** Returns the function that ends the subscription. Throws `RATE_LIMITED` when the key has too many streams. */
   open(reader: EventReader): () => void {
-    const open = [...this.#readers.keys()].filter(({ key }) => key.id === reader.key.id).length;
+    const open = [...this.#readers.keys()].filter(
+      ({ caller }) => caller.key.id === reader.caller.key.id,
+    ).length;
     if (open >= STREAMS_PER_KEY) {
       const message = `This key has ${open} streams of events open; ${STREAMS_PER_KEY} are allowed at once.`;
       throw new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: FLUSH_EVERY_MS });
@@ -80,7 +82,7 @@ export class EventHub {
   #add(reader: EventReader): void {
     const told: { money: string | null } = { money: null };
     this.#readers.set(reader, told);
-    if (reader.key !== OPERATOR) this.#rememberMoney(reader, told);
+    if (reader.caller.scope.keys === "own") this.#rememberMoney(reader, told);
     if (this.#stopping !== null) return;
     const stopping = new AbortController();
     this.#stopping = stopping;
@@ -91,7 +93,7 @@ export class EventHub {
 
   #rememberMoney(reader: EventReader, told: { money: string | null }): void {
     // The balance of now is what later ones are compared with.
-    this.#moneyOf(reader.key.accountId).then(
+    this.#moneyOf(reader.caller.key.accountId).then(
       (money) => {
         told.money ??= money;
       },
@@ -153,8 +155,10 @@ export class EventHub {
   }
 
   #sendToOwner(texts: Texts, owner: string | null, text: string): void {
-    for (const reader of this.#readers.keys())
-      if (reader.key.id === owner || reader.key === OPERATOR) add(texts, reader, text);
+    for (const reader of this.#readers.keys()) {
+      const { key, scope } = reader.caller;
+      if (key.id === owner || scope.keys === "all") add(texts, reader, text);
+    }
   }
 
   async #flushMoney(texts: Texts): Promise<void> {
@@ -162,11 +166,11 @@ export class EventHub {
     try {
       for (const [reader, last] of this.#readers) {
         // It sees the work of all keys, so that whatever happens may have moved something.
-        if (reader.key === OPERATOR) {
+        if (reader.caller.scope.keys === "all") {
           add(texts, reader, eventText("account", {}));
           continue;
         }
-        const money = await this.#moneyOf(reader.key.accountId);
+        const money = await this.#moneyOf(reader.caller.key.accountId);
         if (last.money !== null && last.money !== money) add(texts, reader, eventText("account", {}));
         last.money = money;
       }

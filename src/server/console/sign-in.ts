@@ -15,12 +15,10 @@ import type { Surface } from "../operation.ts";
 const MOST_LINES = 100;
 
 /** Lets only the key of `credentials.json` through: it sees what all keys do. */
-function requireOwner({ isOwnerKey }: Pick<ApiDeps, "isOwnerKey">): RequestHandler {
-  return (_request, response, next) => {
-    if (!isOwnerKey(callerOf(response).key.id)) throw new ImgbatchError("OWNER_ONLY");
-    next();
-  };
-}
+const requireOwner = (): RequestHandler => (_request, response, next) => {
+  if (!callerOf(response).scope.isOwner) throw new ImgbatchError("OWNER_ONLY");
+  next();
+};
 
 /** `GET /v1/console/service`: providers, workers, problems, queue, disk, and the last requests of all keys. */
 function overview(deps: ApiDeps) {
@@ -103,10 +101,10 @@ function rememberLines(feed: Feed): { requests: readonly RequestLine[]; problems
   return { requests, problems };
 }
 
-/** Hides the console's own operations where it is switched off. */
-function requireConsole({ features, operatorToken }: ApiDeps): RequestHandler {
-  return (_request, _response, next) => {
-    if (!features.console && operatorToken === null) throw new ImgbatchError("NOT_FOUND");
+/** Hides the console's own operations where it is switched off. The live view needs some of them all the same. */
+function requireConsole({ features }: ApiDeps): RequestHandler {
+  return (_request, response, next) => {
+    if (!features.console && callerOf(response).scope.keys === "own") throw new ImgbatchError("NOT_FOUND");
     next();
   };
 }

@@ -2,7 +2,7 @@ import type { Request, RequestHandler, Response } from "express";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER } from "../../contract/routes.ts";
-import { activeKey, authenticate as authenticateKey, OPERATOR } from "../../domain/accounts.ts";
+import { activeKey, authenticate as authenticateKey, type Scope } from "../../domain/accounts.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import type { AccountRecord, ApiKeyRecord } from "../../domain/records.ts";
 import { holdsApiKey } from "../../kernel/hide-keys.ts";
@@ -20,6 +20,24 @@ export const bearerErrors: readonly ServiceErrorCode[] = [
   "API_KEY_DISABLED",
   "RATE_LIMITED",
 ];
+
+/** Who makes a request: the key and the group that its batches are made with, and what it sees. */
+export interface ScopedCaller extends Caller {
+  scope: Scope;
+}
+
+/** The key of the live view of `serve`, as far as requests need one. It is not in the database. */
+const OPERATOR: Readonly<ApiKeyRecord> = {
+  id: "operator",
+  name: "operator",
+  prefix: "",
+  accountId: "",
+  group: "",
+  createdAtMs: 0,
+  expiresAtMs: null,
+  disabledAtMs: null,
+  enabledAtMs: null,
+};
 
 type KeyDeps = Pick<ApiDeps, "stores" | "clock" | "secrets" | "operatorToken">;
 
@@ -49,13 +67,19 @@ export async function keyOfCredential(
   }
 }
 
+/** Makes a key the one of a request, with its scope. */
+export function admit({ scopeOf }: Pick<ApiDeps, "scopeOf">, response: Response, key: ApiKeyRecord): void {
+  response.locals.key = key;
+  response.locals.scope = scopeOf(key.id);
+}
+
 /** Makes a handler that finds the key of a request. A wrong key counts for the address of its caller. */
 export function authenticateBy(
   find: (deps: ApiDeps, request: Request) => Promise<ApiKeyRecord>,
 ): (deps: ApiDeps) => RequestHandler {
   return (deps) => async (request, response, next) => {
     try {
-      response.locals.key = await find(deps, request);
+      admit(deps, response, await find(deps, request));
     } catch (error) {
       const isWrongKey = error instanceof ImgbatchError && error.code !== "API_KEY_REQUIRED";
       if (isWrongKey) deps.failedAuth.note(callerAddress(request));
@@ -108,7 +132,8 @@ export function requireBatchFeature({ features }: ApiDeps): RequestHandler {
 /** Lets through keys whose group is of the native platform and may make batches. */
 export function requireBatchGroup(deps: ApiDeps): RequestHandler {
   return (_request, response, next) => {
-    if (response.locals.key === OPERATOR) return next();
+    // The live view makes no batches.
+    if (callerOf(response).scope.keys === "all") return next();
     const group = deps.groups.find((g) => g.name === response.locals.key.group);
     if (!group?.allowBatchImages || group.platform !== "native") {
       throw new ImgbatchError("BATCH_IMAGE_GROUP_DISABLED");
@@ -119,8 +144,9 @@ export function requireBatchGroup(deps: ApiDeps): RequestHandler {
 }
 
 /** The caller of a request; only behind `authenticate` and `requireBatchGroup`. */
-export function callerOf(response: Response): Caller {
-  return { key: response.locals.key, group: response.locals.group };
+export function callerOf(response: Response): ScopedCaller {
+  const { key, scope, group } = response.locals;
+  return { key, scope, group };
 }
 
 /** Returns the account of the caller. */
@@ -145,15 +171,10 @@ export function bearerToken({ headersDistinct }: Pick<Request, "headersDistinct"
  * Returns the caller with the consent of the request: the amount that the person at this machine agrees to pay. Only the
  * local key can carry one; that of any other key is ignored. Throws the given error for a text that is no amount.
  */
-export function consentingCaller(
-  { isLocalKey }: Pick<ApiDeps, "isLocalKey">,
-  request: Request,
-  response: Response,
-  code: ServiceErrorCode,
-): Caller {
+export function consentingCaller(request: Request, response: Response, code: ServiceErrorCode): ScopedCaller {
   const caller = callerOf(response);
   const text = request.get(MAX_COST_HEADER);
-  if (text === undefined || !isLocalKey(caller.key.id)) return caller;
+  if (text === undefined || !caller.scope.mayPay) return caller;
   const consentMicroUsd = parseUsd(text);
   if (consentMicroUsd !== null) return { ...caller, consentMicroUsd };
   const message = `${MAX_COST_HEADER}: write an amount in US dollars with at most 6 decimals, such as 1.25`;

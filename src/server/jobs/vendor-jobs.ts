@@ -104,7 +104,7 @@ export function vendorJobs({ source, prefix, results, ...dialect }: JobDialect) 
       errors: CREATION_ERRORS,
       guards: [requireBatchFeature, ...guards],
       handler: (deps) => async (request, response) => {
-        const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
+        const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
         const { read, ...reader } = dialect.readerOf(deps, request, response);
         const options = { ...deps, ...reader, maxBytes: FIXED_LIMITS.inlineBodyBytes };
         const batch = await withJsonBody(request, response, options, async (body) => {

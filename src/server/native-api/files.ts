@@ -9,7 +9,7 @@ import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { jsonExcess } from "../../kernel/json.ts";
 import { isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf, headerOrQueryKey } from "../http/authenticate.ts";
+import { admit, callerOf, headerOrQueryKey } from "../http/authenticate.ts";
 import { fieldError, invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { readQuery, tokenNumber } from "../http/parameters.ts";
@@ -280,7 +280,7 @@ async function findUpload(deps: ApiDeps, request: Request, response: Response): 
   if (key === null || keyState(key, deps.clock.nowMs()) !== "active") {
     throw new ImgbatchError("API_KEY_DISABLED");
   }
-  response.locals.key = key;
+  admit(deps, response, key);
   return upload;
 }
 

@@ -234,7 +234,7 @@ export function contentFormat(
  */
 function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
+    const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
     const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const framing = isStream ? framingOf(request) : null;

@@ -261,7 +261,7 @@ function headersOf({ code, httpStatus, retryAfterMs, mayBePaid }: ImgbatchError)
  */
 function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
+    const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
     const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const publicUrl = publicUrlOf(deps, request);

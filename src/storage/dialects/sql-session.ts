@@ -93,7 +93,7 @@ const JSON_COLUMNS = [
   "needs",
   "tasks",
 ];
-const YES_COLUMNS = ["isAdditive", "isPlay", "isPaused", "hasReferences"];
+const YES_COLUMNS = ["isAdditive", "isPlay", "isPaused", "hasReferences", "isStopTold"];
 
 const READERS = new Map<string, (value: never) => unknown>([
   ...JSON_COLUMNS.map((name) => [name, JSON.parse] as const),

@@ -1,8 +1,8 @@
 import { type ExpressionBuilder, type Insertable, type Kysely, sql } from "kysely";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type { FinishedItem, ListedItem, NewItem } from "../../domain/ports/batches.ts";
+import type { ListedItem, NewItem } from "../../domain/ports/batches.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
-import type { ItemRecord, MaybePaid, UpstreamTask } from "../../domain/records.ts";
+import type { ItemRecord, LeasedItem, MaybePaid, UpstreamTask } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import type { Database } from "../tables.ts";
@@ -62,13 +62,15 @@ const TYPES = {
   finishedAtMs: "bigint",
 } as const;
 type Name = keyof typeof TYPES;
+/** What an outcome changes of a leased item, and what it is found by. */
+type Outcome = Pick<LeasedItem, Name>;
 const NAMES = Object.keys(TYPES) as Name[];
 
 /** See `Repositories.items.finish`. */
-async function finishItems<T extends FinishedItem>(
+async function finishItems(
   { build, dialect, all, changes }: SqlSession,
-  items: readonly T[],
-): Promise<T[]> {
+  items: readonly LeasedItem[],
+): Promise<LeasedItem[]> {
   if (dialect === "sqlite") {
     const isOurs: boolean[] = [];
     for (const item of items) isOurs.push((await changes(FINISH(build, item))) === 1);
@@ -79,7 +81,7 @@ async function finishItems<T extends FinishedItem>(
   return items.filter((_, at) => ours.has(at + 1));
 }
 
-const FINISH = prepared((build, item: Values<FinishedItem>) =>
+const FINISH = prepared((build, item: Values<Outcome>) =>
   held(build, item).set({
     status: item.status,
     mimeType: item.mimeType,
@@ -102,9 +104,9 @@ type Lists = Record<Name, unknown[]>;
 const FINISH_ALL = prepared((build, lists: Values<Lists>) => {
   const columns = NAMES.map((name) => sql`${lists[name]}::${sql.raw(TYPES[name])}[]`);
   const names = sql.join([...NAMES, "at"].map((name) => sql.ref(name)));
-  const finished = sql<
-    FinishedItem & { at: number }
-  >`unnest(${sql.join(columns)}) with ordinality`.as<"finished">(sql`finished(${names})`);
+  const finished = sql<Outcome & { at: number }>`unnest(${sql.join(columns)}) with ordinality`.as<"finished">(
+    sql`finished(${names})`,
+  );
   return build
     .updateTable("items")
     .from(finished)

@@ -1,12 +1,11 @@
 import type { Waiting } from "../../contract/waiting.ts";
-import type { LeasedItem } from "../../domain/batches/finish-item.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
 import type { Block, Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingFor } from "../../domain/health/waiting.ts";
 import { identityOf, isPaid, mayBePaidTwice, type Offer } from "../../domain/models.ts";
 import { type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
-import type { BatchRecord } from "../../domain/records.ts";
+import type { BatchRecord, LeasedItem } from "../../domain/records.ts";
 import { coalesced } from "../../kernel/pacing.ts";
 import { tracer } from "../../kernel/tracing.ts";
 import type { WorkerDeps } from "../deps.ts";
@@ -425,16 +424,15 @@ export class ItemPool implements WorkerPool {
       Object.assign(request, { state: "answered", bytes });
       void this.#fill();
     };
-    const attempt = await makeItem(this.#deps, request, {
+    const asked = await makeItem(this.#deps, request, {
       maySend: () => this.#maySend(request),
       onAnswered,
     });
-    const images = typeof attempt === "object" && "images" in attempt ? attempt.images : [];
-    onAnswered(images.reduce((sum, { length }) => sum + length, 0));
+    onAnswered(0);
     // Record: the result is durable before the batch goes on.
-    const status = await recordItem(this.#deps, request, attempt);
+    const status = await recordItem(this.#deps, request, asked);
     tracer.note({ "imgbatch.item.outcome": status });
-    if (typeof attempt === "object" && "images" in attempt) await attempt.discard?.();
+    if (asked.kind === "made") await asked.made.discard?.();
     if (status === "lost") this.#mayDiffer = true;
     else if (status !== "retry") {
       const { batchId, customId } = request.item;

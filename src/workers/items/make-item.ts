@@ -4,22 +4,21 @@ import {
   failItem,
   failLeased,
   finishItem,
-  type LeasedItem,
   recordItemCall,
   unknownOutcome,
 } from "../../domain/batches/finish-item.ts";
-import type { Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
-import { identityOf, isPaid, mayBePaidTwice, type Offer } from "../../domain/models.ts";
+import { type Asked, askInTurn, type FailedTurn, type Turn } from "../../domain/images/ask-in-turn.ts";
+import type { MadeImage } from "../../domain/images/output-images.ts";
+import { identityOf, isPaid, mayBePaidTwice } from "../../domain/models.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import {
   type GeneratedImages,
-  type ItemProvider,
   ProviderError,
   type TaskMemory,
   type UpstreamUsage,
 } from "../../domain/ports/image-provider.ts";
-import type { BatchRecord, MaybePaid, ReferenceRecord } from "../../domain/records.ts";
+import type { BatchRecord, LeasedItem, MaybePaid, ReferenceRecord } from "../../domain/records.ts";
 import { aside, backoffMs } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { buildImageRequest, inspectOutput } from "../image-request.ts";
@@ -27,11 +26,9 @@ import { slotsOf } from "../provider-slots.ts";
 import { TROUBLE_DELAY_MS } from "../worker-pool.ts";
 
 /** A request for one item, from its claim until its result is recorded. */
-export interface ItemRequest {
+export interface ItemRequest extends Turn {
   batch: BatchRecord;
   item: LeasedItem;
-  offer: Offer<ItemProvider>;
-  ticket: Ticket;
   controller: AbortController;
   /** Whether another provider may make the item if this one refuses it. */
   hasOther: boolean;
@@ -48,50 +45,51 @@ export interface ItemRequest {
   endsWithTask?: boolean;
 }
 
-/** The images of an item, or why there is none. `aborted`: its signal stopped it, perhaps after the request had left. */
-type ItemAttempt = GeneratedImages | ProviderError | "aborted";
-
 interface Gates {
   /** Whether it may still be sent: much can happen between its claim and its request. */
   maySend(): boolean;
-  /** Called when a large answer has come and the slot is free. */
+  /** Called when the answer has come and the slot is free. */
   onAnswered(bytes: number): void;
 }
 
 /**
- * Asks the provider for one item's image, as soon as there is a slot. Never rejects. While the storage cannot give the
+ * Asks the provider for one item's image, as soon as there is a slot. Returns the images, or why there is none; `aborted`: the
+ * signal of the request stopped it, perhaps after it had left. Never rejects. While the storage cannot give the
  * reference images, it waits: that is no failure of the provider. Sends nothing once the request is aborted.
  */
-export async function makeItem(deps: WorkerDeps, request: ItemRequest, gates: Gates): Promise<ItemAttempt> {
+export async function makeItem(deps: WorkerDeps, request: ItemRequest, gates: Gates): Promise<Asked> {
+  const { item, controller } = request;
+  const asked = await askInTurn(deps, [request], {
+    id: String(item.id),
+    signal: controller.signal,
+    ask: () => askInSlot(deps, request, gates),
+    read: (_, output) => inspected(deps, request, output, gates),
+    isSent: () => request.isSent,
+    hasTask: () => item.task !== null,
+  });
+  // One turn always has an outcome.
+  return asked as Asked;
+}
+
+async function askInSlot(deps: WorkerDeps, request: ItemRequest, gates: Gates): Promise<GeneratedImages> {
   const { item, offer, controller } = request;
   const { signal } = controller;
   // Its claim may have been on its way when the batch was held.
-  if (!gates.maySend()) return "aborted";
+  if (!gates.maySend()) controller.abort();
   for (;;) {
     try {
+      signal.throwIfAborted();
       // Their records are read before there is a slot, which would be idle meanwhile.
       const references = await deps.stores.read.references.ofSource(item.batchId, item.sourceIndex);
-      const made = await slotsOf(offer.provider).run(false, signal, (release) =>
+      return await slotsOf(offer.provider).run(false, signal, (release) =>
         ask(deps, request, references, gates, release),
       );
-      if (!signal.aborted) return made;
-      await made.discard?.();
-      return "aborted";
     } catch (error) {
-      if (signal.aborted) return "aborted";
-      if (error instanceof ProviderError) return error;
-      if (!(error instanceof StorageUnavailable) || request.isSent) {
-        deps.log.error("provider failed unexpectedly", { error: String(error) });
-        return new ProviderError("PROVIDER_ITEM_FAILED", "The provider failed.", {
-          retryable: true,
-          trouble: offer.provider.upstream ? (request.isSent ? "ambiguous" : "failing") : null,
-        });
-      }
+      if (signal.aborted || !(error instanceof StorageUnavailable) || request.isSent) throw error;
       const facts = { batch: item.batchId, item: item.id, error: String(error) };
       deps.log.error("the reference images of an item cannot be read; trying again", facts);
       request.state = "waiting";
       await deps.clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
-      if (signal.aborted) return "aborted";
     }
   }
 }
@@ -174,26 +172,17 @@ const UNREACHABLE_DELAY_MS = 5000;
 type ItemOutcome = ItemStatus | "retry" | "lost";
 
 /**
- * Records the result of an attempt, for the item and for the health of its provider. Never rejects: after a failure of
- * the storage it tries to record the same image again, because making it again would cost again. Returns `lost` when the
- * signal stopped it meanwhile.
+ * Records what came of asking for an item. Never rejects: after a failure of the storage it tries to record the same image
+ * again, because making it again would cost again. Returns `lost` when the signal stopped it meanwhile.
  */
-export async function recordItem(
-  deps: WorkerDeps,
-  request: ItemRequest,
-  attempt: ItemAttempt,
-): Promise<ItemOutcome> {
-  const { batch, item, ticket } = request;
+export async function recordItem(deps: WorkerDeps, request: ItemRequest, asked: Asked): Promise<ItemOutcome> {
+  const { batch, item } = request;
   const { signal } = request.controller;
-  const result = await inspected(deps, request, attempt);
-  if (result === "aborted") ticket.dropped();
-  else if (result instanceof ProviderError) await ticket.failed(result, String(item.id));
-  else await ticket.succeeded();
   for (let tries = 1; ; tries++) {
     try {
-      if (result === "aborted") return await recordAbort(deps, request);
-      if (result instanceof ProviderError) return await recordFailure(deps, request, result);
-      const status = await finishItem(deps, batch, item, result, () => deps.clock.nowMs());
+      if (asked.kind === "aborted") return await recordAbort(deps, request);
+      if (asked.kind === "failed") return await recordFailure(deps, request, asked);
+      const status = await finishItem(deps, batch, item, asked.made, () => deps.clock.nowMs());
       if (status === "success") batch.waitingSinceMs = null;
       return status ?? "lost";
     } catch (error) {
@@ -211,16 +200,17 @@ export async function recordItem(
 async function inspected(
   deps: WorkerDeps,
   { item, offer }: ItemRequest,
-  attempt: ItemAttempt,
-): Promise<Parameters<typeof finishItem>[3] | Exclude<ItemAttempt, GeneratedImages>> {
-  if (attempt === "aborted" || attempt instanceof ProviderError) return attempt;
+  output: GeneratedImages,
+  { onAnswered }: Gates,
+): Promise<GeneratedImages<MadeImage>> {
+  onAnswered(output.images.reduce((sum, { length }) => sum + length, 0));
   await aside();
   try {
-    return await inspectOutput(deps, offer, item, attempt);
+    return await inspectOutput(deps, offer, item, output);
   } catch (error) {
-    if (error instanceof ProviderError) return error;
+    if (error instanceof ProviderError) throw error;
     deps.log.error("an image could not be inspected", { error: String(error) });
-    return new ProviderError("INVALID_IMAGE_OUTPUT", "The image could not be inspected.", {
+    throw new ProviderError("INVALID_IMAGE_OUTPUT", "The image could not be inspected.", {
       source: "service",
     });
   }
@@ -230,40 +220,31 @@ async function inspected(
 const MAX_ATTEMPTS = 3;
 
 /**
- * The meaning of a failure for the item. Without costs an ambiguous failure is like any other. The first request after a
- * pause does not count: it was sent to learn whether the upstream is well.
- * - `again`: nothing was made, and the item is not at fault. It waits as long as it must.
+ * What follows from a failure for the item. Without costs a lost answer is like any other failure. The first request after a
+ * pause does not count: it was sent to learn whether the upstream works.
+ * - `again`: nothing was made, and the item is not at fault, or its task is known. It waits as long as it must.
  * - `counted`: nothing was made. The item has `MAX_ATTEMPTS` tries.
  * - `unknown`: an image may have been made and paid. What follows is `WorkerDeps.unknownOutcome`: nothing, or one more
  *   request, and the item is marked.
- *
- * A known task is asked for again as long as its upstream does not say that it has ended.
  */
-function itemRule(
-  { trouble, retryable }: ProviderError,
-  { isPaid, isProbe, hasTask }: { isPaid: boolean; isProbe: boolean; hasTask: boolean },
-): "again" | "counted" | "unknown" {
-  if (trouble === null || !retryable) return "counted";
-  if (hasTask) return "again";
-  if (trouble === "ambiguous" && isPaid) return "unknown";
-  const isCounted = trouble === "failing" || trouble === "ambiguous";
-  return isCounted && !isProbe ? "counted" : "again";
+function itemRule({ turn: { offer, ticket }, error, meaning }: FailedTurn): "again" | "counted" | "unknown" {
+  if (meaning === "final") return "counted";
+  if (meaning === "task") return "again";
+  if (meaning === "lost" && mayBePaidTwice(offer.provider)) return "unknown";
+  const isCounted = error.trouble === "failing" || error.trouble === "ambiguous";
+  return isCounted && !ticket.isProbe ? "counted" : "again";
 }
 
 async function recordFailure(
   deps: WorkerDeps,
   request: ItemRequest,
-  error: ProviderError,
+  failed: FailedTurn,
 ): Promise<ItemOutcome> {
-  const { item, offer, ticket, batch } = request;
+  const { item, offer, batch } = request;
+  const { error, meaning } = failed;
   const { trouble } = error;
   const nowMs = deps.clock.nowMs();
-  const facts = {
-    isPaid: mayBePaidTwice(offer.provider),
-    isProbe: ticket.isProbe,
-    hasTask: item.task !== null,
-  };
-  const rule = itemRule(error, facts);
+  const rule = itemRule(failed);
   const attempts = rule === "again" ? item.attempts : item.attempts + 1;
   const mayRetry = {
     again: true,
@@ -279,12 +260,12 @@ async function recordFailure(
   return giveBack(deps, request, {
     delayMs: isSlowed && request.hasOther ? 0 : delayOf(deps, error, attempts, isSlowed),
     attempts,
-    failedAt: trouble === null || facts.hasTask ? item.failedAt : offer.provider.name,
+    failedAt: trouble === null || item.task !== null ? item.failedAt : offer.provider.name,
     maybePaid: rule === "unknown" ? "once" : item.maybePaid,
     // An unknown outcome counts at the list price.
     usage: rule === "unknown" ? item.usage : addUsage(item.usage, error.usage),
     called: error.usage,
-    outage: rule === "again" && !isSlowed ? (facts.hasTask ? withTask(error) : error) : null,
+    outage: rule === "again" && !isSlowed ? (meaning === "task" ? withTask(error) : error) : null,
     isCall: true,
   });
 }

@@ -19,19 +19,16 @@ import { linkSignals } from "../../kernel/signals.ts";
 import { asOwner, becomeOwner, endOf, OwnerLost, reportEnded } from "../advance-batch.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "../worker-pool.ts";
-import { closeJob } from "./close-job.ts";
-import { runJob } from "./run-job.ts";
-import type { JobWork } from "./send-job.ts";
+import { SWEEP_MS } from "./next.ts";
+import { closeJob, type JobRun, runJob } from "./run-job.ts";
 
-/** Pause between two attempts to close jobs that are not needed any more. */
-const SWEEP_MS = 60_000;
 const CLOSINGS_AT_ONCE = 4;
 /** The limit of an attempt to cancel, for which a caller waits. Other attempts may wait for the rate of the upstream. */
 const CANCEL_MS = 30_000;
 /** The limit of the wait for the jobs of a cancelled batch: an hour until they end, and the time to fetch what they have made. */
 const SETTLE_MS = GIVE_UP_MS + 300_000;
 
-type OwnedBatch = Pick<JobWork, "batch" | "deps">;
+type OwnedBatch = Pick<JobRun, "batch" | "deps">;
 
 /**
  * Makes upstream jobs of batches, never more at once than the provider takes, and follows each until its items have
@@ -43,7 +40,7 @@ export class JobPool implements WorkerPool {
   readonly #deps: WorkerDeps;
   readonly #events: PoolEvents;
   /** The work on a job stays in it until it has ended, also after its signal is aborted. */
-  readonly #works = new Set<JobWork>();
+  readonly #works = new Set<JobRun>();
   readonly #tasks = new Tasks();
   readonly #uploads = new PQueue({ concurrency: 1 });
   readonly #downloads = new PQueue({ concurrency: 1 });
@@ -111,9 +108,9 @@ export class JobPool implements WorkerPool {
 
   /** Wakes the work on jobs of a batch that are to be stopped: it polls seldom. */
   async noticeStops(batchId: string): Promise<void> {
-    for (const { jobId, stopAsked } of this.#worksOf(batchId)) {
-      const job = await this.#deps.stores.read.upstreamJobs.byId(jobId);
-      if (job !== null && job.stopAskedAtMs !== null) stopAsked.abort();
+    for (const run of this.#worksOf(batchId)) {
+      const job = await this.#deps.stores.read.upstreamJobs.byId(run.jobId);
+      if (job !== null && job.stopAskedAtMs !== null && run.row?.stopAskedAtMs === null) run.changed.abort();
     }
   }
 
@@ -199,7 +196,7 @@ export class JobPool implements WorkerPool {
     await this.#tasks.idle();
   }
 
-  #worksOf(batchId: string): JobWork[] {
+  #worksOf(batchId: string): JobRun[] {
     return [...this.#works].filter(({ batch, signal }) => batch.id === batchId && !signal.aborted);
   }
 
@@ -281,7 +278,7 @@ export class JobPool implements WorkerPool {
   #start({ batch, deps }: OwnedBatch, jobId: string): void {
     if (this.#stopping.signal.aborted || this.#worksOf(batch.id).some((each) => each.jobId === jobId)) return;
     const controller = new AbortController();
-    const work: JobWork = {
+    const work: JobRun = {
       deps,
       provider: this.provider,
       batch,
@@ -292,7 +289,9 @@ export class JobPool implements WorkerPool {
       controller,
       signal: controller.signal,
       abandoned: this.#abandoning.signal,
-      stopAsked: new AbortController(),
+      changed: new AbortController(),
+      row: null,
+      stopRefusal: null,
       onStopRefused: (cause) => this.#settling.get(batch.id)?.onRefused(cause),
       onReleased: () => this.wake(),
       isCreating: false,
@@ -302,7 +301,7 @@ export class JobPool implements WorkerPool {
     this.#tasks.track(this.#work(work));
   }
 
-  async #work(work: JobWork): Promise<void> {
+  async #work(work: JobRun): Promise<void> {
     const { jobId, signal, batch } = work;
     const { clock, log } = this.#deps;
     while (!signal.aborted) {
@@ -378,7 +377,7 @@ export class JobPool implements WorkerPool {
 
   /** Attempts for one job run one after the other, so that a second one sees the result of the first. */
   #close(jobId: string, signal: AbortSignal): Promise<boolean> {
-    const close = () => closeJob(this.#deps, this.provider, jobId, signal);
+    const close = () => closeJob({ deps: this.#deps, provider: this.provider, jobId, signal });
     const attempt = (this.#closings.get(jobId)?.then(close, close) ?? close()).finally(() => {
       if (this.#closings.get(jobId) === attempt) this.#closings.delete(jobId);
     });

@@ -1,132 +1,495 @@
-import type { ItemError } from "../../contract/statuses.ts";
-import {
-  addUsage,
-  failItem,
-  finishItem,
-  type LeasedItem,
-  unknownOutcome,
-} from "../../domain/batches/finish-item.ts";
-import { EVERY_MODEL } from "../../domain/health/provider-health.ts";
-import { endJob, FORGOTTEN_MS, GIVE_UP_MS, isAtWork, unnamedJobs } from "../../domain/jobs/job-rules.ts";
+import type PQueue from "p-queue";
+import { addUsage, failItem, failLeased, finishItem } from "../../domain/batches/finish-item.ts";
+import { EVERY_MODEL, type Ticket } from "../../domain/health/provider-health.ts";
+import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
+import { failItemsOf } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/models.ts";
-import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
+import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
+import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import {
+  type JobItem,
+  type JobProvider,
   type JobResult,
   ProviderError,
   type Trouble,
   type UpstreamJob,
 } from "../../domain/ports/image-provider.ts";
-import { linkSignals } from "../../kernel/signals.ts";
-import { inspectOutput } from "../image-request.ts";
-import { createAgain, createJob, findJobInTime, findLostJob, type JobWork, waitAfter } from "./send-job.ts";
-import { uploadInput } from "./upload-input.ts";
+import type { BatchRecord, ItemRecord, LeasedItem } from "../../domain/records.ts";
+import { linkSignals, unlessAborted } from "../../kernel/signals.ts";
+import { OwnerLost } from "../advance-batch.ts";
+import type { WorkerDeps } from "../deps.ts";
+import { buildImageRequest, inspectOutput } from "../image-request.ts";
+import { TROUBLE_DELAY_MS } from "../worker-pool.ts";
+import { isToClose, type JobAction, type JobEvent, type JobFacts, next, pauseAfterRefusal } from "./next.ts";
 
-/** A job is polled less often the older it is. */
-const LONGEST_POLL_MS = 300_000;
+/** A job may be in the upstream's list with an earlier time than ours: its clock may differ. */
+const CLOCK_SLACK_MS = 3_600_000;
+/** How long the request may take that stops a job which was created too late. */
+const STOP_MS = 30_000;
 
-/** A refusal counts from this try on, after about ten minutes: gateways err, too. */
-const MOST_REFUSED = 8;
-/** So often are results fetched that end early, each time after twice the pause: for a quarter of an hour. */
-const MOST_SHORT = 6;
+/** Who works on a job, and with what. */
+interface JobRunner {
+  deps: WorkerDeps;
+  provider: JobProvider;
+  jobId: string;
+  signal: AbortSignal;
+}
+
+/** A run of a job at work, in this process. What is known of the job stands in its row. */
+export interface JobRun extends JobRunner {
+  /** Its writes fail once another process owns the batch. */
+  deps: WorkerDeps;
+  batch: BatchRecord;
+  /** The model that the upstream runs. */
+  model: string;
+  /** One upload and one download run at once: each holds parts of images in memory. */
+  uploads: PQueue;
+  downloads: PQueue;
+  /** Ends the run. The job itself goes on upstream. */
+  controller: AbortController;
+  /** Ends a request that creates a job. Its answer is lost then. */
+  abandoned: AbortSignal;
+  /** Ends the wait that is under way, or the next one. */
+  changed: AbortController;
+  /** The row by which the action was chosen that is under way. */
+  row: UpstreamJobRecord | null;
+  /** Why the upstream could not be told to stop the job; null when it was told, or need not be. */
+  stopRefusal: unknown;
+  /** Called each time the upstream refuses to stop the job. The job still runs then. */
+  onStopRefused(cause: unknown): void;
+  /** Called when items went back to their batch, which then needs another job. */
+  onReleased(): void;
+  /** A request to create it is under way. */
+  isCreating: boolean;
+}
 
 /**
- * Fetches the results of an ended job and records each; a job that has failed may have some. Then the rest of its items
- * fails. After a restart it goes on with the items that have no outcome.
+ * Takes an upstream job through its table (`next`) until none of its items is pending. Continues where an earlier process
+ * stopped. Rejects with the signal's reason when aborted; the job goes on upstream.
  */
-async function recordResults(work: JobWork, job: UpstreamJobRecord): Promise<void> {
-  const { deps, provider, downloads, jobId } = work;
-  const { stores, clock } = deps;
-  const name = job.upstreamName ?? "";
-  const isTooLate = () => clock.nowMs() - (job.sentAtMs ?? job.createdAtMs) > FORGOTTEN_MS;
-  let gone: string | null = null;
-  for (let tries = 1, short = 0; ; tries++) {
-    try {
-      gone = await downloads.add(() => fetchResults(work, job));
-      if (gone === null || ++short >= MOST_SHORT || isTooLate()) break;
-      deps.log.warn("the results of a job are not whole; fetching them again", { job: jobId, why: gone });
-      const retryAfterMs = provider.times.pollMs * 2 ** (short - 1);
-      const error = new ProviderError("RESULT_MISSING", gone, { trouble: "failing", retryAfterMs });
-      await waitAfter(work, error, tries, { mayGiveUp: false });
-    } catch (error) {
-      if (!(error instanceof ProviderError)) throw error;
-      deps.log.warn("the results of a job could not be fetched", { job: jobId, error: error.message });
-      gone = error.message;
-      if (isFinal(error, tries) || isTooLate()) break;
-      await waitAfter(work, error, tries, { mayGiveUp: false });
+export async function runJob(run: JobRun): Promise<void> {
+  let event: JobEvent = { type: "resumed" };
+  for (;;) {
+    run.changed = new AbortController();
+    const applied = await apply(run, event, { closes: false }).catch(async (error) => {
+      if (error instanceof OwnerLost && event.type === "created") await stopLate(run, event.name);
+      throw error;
+    });
+    if (applied === null) return;
+    run.signal.throwIfAborted();
+    run.row = applied.job;
+    const done = await perform(run, applied.job, applied.action);
+    if (done === null) return;
+    event = done;
+  }
+}
+
+/**
+ * Removes what a job left behind at the upstream, as far as that is possible now: see `next`. Does nothing for a job that is
+ * still needed. Returns whether nothing is left to do. Rejects when the upstream cannot be reached or refuses. Can be
+ * repeated.
+ */
+export async function closeJob(runner: JobRunner): Promise<boolean> {
+  const { deps, provider, jobId, signal } = runner;
+  const job = await deps.stores.read.upstreamJobs.byId(jobId);
+  const batch = job && (await deps.stores.read.batches.byId(job.batchId));
+  if (!job || !batch || !isToClose(job, batch.status)) return true;
+  let event: JobEvent = { type: "due" };
+  for (;;) {
+    const applied = await apply(runner, event, { closes: true });
+    const action = applied?.action;
+    switch (action?.do) {
+      case "find":
+        event = await find(provider, applied?.job ?? job, deps.clock.nowMs(), signal);
+        break;
+      case "close":
+        event = await stopAndLook(provider, action.name, signal);
+        break;
+      case "discard":
+        await discard(provider, applied?.job.input ?? "", signal);
+        event = { type: "discarded" };
+        break;
+      case "wait":
+        if (action.refusal) throw action.refusal;
+        return false;
+      default:
+        return true;
     }
   }
-  const other = await findAnother(work, job);
-  const now = (await stores.read.upstreamJobs.byId(jobId)) ?? job;
-  const endedNames = [...now.endedNames, name];
-  if (other) {
-    const names = { upstreamName: other.name, endedNames, state: null, polledAtMs: null, endedAtMs: null };
-    await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "running", ...names }));
-  } else await failRest(work, now, restError(job, gone), { upstreamName: null, endedNames });
 }
 
-/** Whether a refusal means that the results no longer exist. In the first tries it does not. Other failures may pass. */
-function isFinal({ upstreamStatus, trouble }: ProviderError, tries: number): boolean {
-  const isRefused =
-    upstreamStatus !== null && (trouble === null || trouble === "no-model" || trouble === "forbidden");
-  return isRefused && tries >= MOST_REFUSED;
-}
-
-/**
- * Looks for the second job that may exist after a lost answer: it may have results that this one did not return.
- */
-async function findAnother(work: JobWork, job: UpstreamJobRecord): Promise<UpstreamJob | null> {
-  const isWhole = async () => (await work.deps.stores.read.items.ofJob(job.id)).length === 0;
-  return unnamedJobs(job) === 0 || (await isWhole()) ? null : findJobInTime(work, job);
-}
-
-function restError(job: UpstreamJobRecord, gone: string | null): ItemError & { isOfJob: boolean } {
-  const source = "provider";
-  const isOfJob = job.state !== "succeeded";
-  const lost =
-    gone && `The results of the upstream's job could not be fetched, and may have been billed: ${gone}`;
-  if (!isOfJob) {
-    const message = lost ?? "The upstream's job ended without a result for this item.";
-    return { code: lost ? "OUTCOME_UNKNOWN" : "RESULT_MISSING", message, source, isOfJob };
-  }
-  const message = [job.said ?? "The upstream ended the job.", ...(lost ? [lost] : [])].join(" ");
-  // Nobody knows what became of a job that has not ended.
-  const isLost = lost !== null || job.state === null;
-  return { code: isLost ? "OUTCOME_UNKNOWN" : "PROVIDER_ITEM_FAILED", message, source, isOfJob };
-}
-
-/**
- * Ends a job: its items without a result fail. `names` change in the same transaction. An error of which nobody knows whether the
- * images were made is no failure of the job. Who had the job stopped has decided already about images that it may have made.
- */
-async function failRest(
-  { deps, batch, provider }: JobWork,
-  job: UpstreamJobRecord,
-  { isOfJob, ...why }: ItemError & { isOfJob: boolean },
-  names?: Pick<UpstreamJobRecord, "upstreamName" | "endedNames">,
-): Promise<void> {
-  const { stores, clock, ids, feed } = deps;
-  const isLost = why.code === "OUTCOME_UNKNOWN" && isPaid(provider) && !isStopped(job, provider.times);
-  const plain = isOfJob ? "PROVIDER_ITEM_FAILED" : "RESULT_MISSING";
-  const code = why.code === "OUTCOME_UNKNOWN" ? plain : why.code;
-  const error = isLost ? unknownOutcome(why) : { ...why, code };
-  const end = {
-    error,
-    isOfJob: isOfJob && !isLost,
-    isKnown: why.code !== "OUTCOME_UNKNOWN" && unnamedJobs(job) === 0,
-    nowMs: clock.nowMs(),
-    leaseToken: ids.leaseToken(),
-  };
-  const ended = await stores.write(async (tx) => {
-    await tx.lock("batch", batch.id);
-    if (names) await tx.upstreamJobs.update(job.id, names);
-    return endJob(tx, batch, job, end);
+/** Applies an event to the row of a job as it is now, and stores what follows. Returns null for a job without a row. */
+async function apply(
+  { deps, provider, jobId }: JobRunner,
+  event: JobEvent,
+  { closes }: Pick<JobFacts, "closes">,
+): Promise<{ job: UpstreamJobRecord; action: JobAction } | null> {
+  const { stores, clock, random, outageMs, unknownOutcome, goingOn, presence, ids, log, feed } = deps;
+  const nowMs = clock.nowMs();
+  const known = await stores.read.upstreamJobs.byId(jobId);
+  if (known === null) return null;
+  const applied = await stores.write(async (tx) => {
+    const batch = await tx.batches.locked(known.batchId);
+    const job = await tx.upstreamJobs.byId(jobId);
+    if (batch === null || job === null) return null;
+    const facts: JobFacts = {
+      nowMs,
+      status: batch.status,
+      isCancelled: batch.cancelAskedAtMs !== null,
+      goesOn: goingOn.includes(batch),
+      hasPending: job.creates > 1 && (await tx.items.ofJob(jobId)).length > 0,
+      closes,
+      provider: provider.name,
+      times: provider.times,
+      isPaid: isPaid(provider),
+      unknownOutcome,
+      outageMs,
+      random,
+    };
+    let { change, marks, action, failure, log: line } = next(job, event, facts);
+    if (action.do === "wait" && action.block !== null) {
+      // Every wait is written: whoever shows the batch reads the reason from its record.
+      const { block, mayGiveUp } = action;
+      const waiting = waitingOn(block);
+      const outage = { batchId: batch.id, workerId: presence.id, nowMs, outageMs, waiting };
+      const { sinceMs, isOver } = await noteOutage(tx, outage);
+      if (mayGiveUp && isOver) {
+        const end = next({ ...job, ...change }, { type: "outageOver", block }, facts);
+        change = { ...change, ...end.change };
+        marks = [...marks, ...end.marks];
+        ({ action, failure } = end);
+      } else if (mayGiveUp) action = { ...action, untilMs: Math.min(action.untilMs, sinceMs + outageMs) };
+    } else if (change.step === "running" && batch.waitingSinceMs !== null)
+      await tx.batches.update(batch.id, { waitingSinceMs: null });
+    if (Object.keys(change).length > 0) await tx.upstreamJobs.update(jobId, change);
+    for (const { to, from } of marks) await tx.items.markJob(jobId, to, from);
+    const end = failure && { error: failure, nowMs, leaseToken: ids.leaseToken() };
+    const failed = end ? await failItemsOf(tx, batch, jobId, end) : [];
+    return { job: { ...job, ...change }, action, line, failed };
   });
-  for (const customId of ended) feed.publish({ type: "item", batchId: batch.id, customId, status: "failed" });
+  if (applied === null) return null;
+  const { line, failed, job, action } = applied;
+  if (line) log[line.level](line.message, { job: jobId });
+  for (const customId of failed)
+    feed.publish({ type: "item", batchId: job.batchId, customId, status: "failed" });
+  return { job, action };
+}
+
+/** Does what is due for a job at work, and returns what came of it; null when there is nothing to do here. */
+async function perform(run: JobRun, job: UpstreamJobRecord, action: JobAction): Promise<JobEvent | null> {
+  const { provider, deps, signal } = run;
+  switch (action.do) {
+    case "upload":
+      return upload(run, job);
+    case "create":
+      return create(run, job);
+    case "find":
+      return orFailure(run, () => find(provider, job, deps.clock.nowMs(), signal));
+    case "stop":
+      return stop(run, job);
+    case "poll":
+      return poll(run, job);
+    case "fetch":
+      return orFailure(run, async () => {
+        const gone = (await run.downloads.add(() => fetchResults(run, job))) ?? null;
+        if (gone !== null) deps.log.warn("the results of a job are not whole", { job: job.id, why: gone });
+        return { type: "fetched", gone };
+      });
+    case "wait":
+      await wait(run, action);
+      return { type: "due" };
+    default:
+      return null;
+  }
+}
+
+async function orFailure(run: JobRun, act: () => Promise<JobEvent>): Promise<JobEvent> {
+  try {
+    return await act();
+  } catch (error) {
+    if (!(error instanceof ProviderError)) throw error;
+    return failed(run, error);
+  }
+}
+
+function failed({ deps, provider, model, jobId }: JobRun, error: ProviderError) {
+  deps.log.warn("the upstream failed to serve a job; trying again", { job: jobId, error: error.message });
+  return { type: "failed", error, block: deps.health.blockOf(provider, model) } as const;
+}
+
+/** Waits until an action is due, or until something has changed that may make it due. */
+async function wait(
+  { deps: { clock, health }, changed, signal }: JobRun,
+  { untilMs, block }: Extract<JobAction, { do: "wait" }>,
+): Promise<void> {
+  const stopListening = block === null ? () => {} : health.onChange(() => changed.abort());
+  const { signal: either, unlink } = linkSignals(signal, changed.signal);
+  try {
+    await clock.sleep(Math.max(1, untilMs - clock.nowMs()), either).catch(() => {});
+  } finally {
+    stopListening();
+    unlink();
+  }
+  signal.throwIfAborted();
+}
+
+/** Uploads the input of a job. An item that cannot be built fails alone; what does not fit goes back to the batch. */
+async function upload(run: JobRun, job: UpstreamJobRecord): Promise<JobEvent> {
+  const { deps, provider, jobId, model, signal, uploads } = run;
+  const items = await buildItems(run);
+  if (items.length === 0) return { type: "nothingToUpload" };
+  const ticket = deps.health.begin(provider, model);
+  if (ticket === null) return { type: "blocked", block: deps.health.blockOf(provider, model) };
+  try {
+    // The upstream may have forgotten it.
+    if (job.input !== null) await provider.discard(job.input, signal).catch(() => {});
+    const input = await uploads.add(() => provider.upload(jobId, items, signal));
+    ticket.succeeded();
+    return { type: "uploaded", input, hasReferences: hasAny(items[0]) };
+  } catch (error) {
+    if (error instanceof ProviderError) ticket.failed(error, jobId);
+    else ticket.dropped();
+    if (!(error instanceof ProviderError)) throw error;
+    return failed(run, error);
+  }
+}
+
+const hasAny = (item: JobItem | undefined) => (item?.request.references.length ?? 0) > 0;
+
+/** The requests of the job's items, as many as fit. Only their texts are in memory. */
+async function buildItems(run: JobRun): Promise<JobItem[]> {
+  const { deps, provider, batch, jobId, model } = run;
+  const items: JobItem[] = [];
+  const others: number[] = [];
+  let bytes = 0;
+  for (const item of await deps.stores.read.items.ofJob(jobId)) {
+    try {
+      const references = await deps.stores.read.references.ofSource(item.batchId, item.sourceIndex);
+      const request = await buildImageRequest(
+        deps,
+        batch,
+        item,
+        { provider, executedModel: model },
+        references,
+      );
+      const line = { key: item.customId, request };
+      const sum = bytes + (await provider.lineBytes(line));
+      const fits = items.length === 0 || sum <= provider.limits.bytes;
+      if (!fits || (provider.splitsReferences && items[0] && hasAny(items[0]) !== hasAny(line))) {
+        others.push(item.id);
+        continue;
+      }
+      bytes = sum;
+      items.push(line);
+    } catch (error) {
+      if (!(error instanceof ProviderError)) throw error;
+      await failUnbuilt(run, item, error);
+    }
+  }
+  if (others.length > 0) {
+    await deps.stores.write(async (tx) => {
+      await tx.lock("batch", batch.id);
+      await tx.items.releaseFromJob(others);
+    });
+    run.onReleased();
+  }
+  return items;
+}
+
+async function failUnbuilt({ deps, batch, jobId }: JobRun, item: ItemRecord, error: ProviderError) {
+  const { stores, ids, clock, feed } = deps;
+  const leaseToken = ids.leaseToken();
+  const { isOurs } = await stores.write(async (tx) => {
+    await tx.lock("batch", batch.id);
+    await tx.items.leaseJob(jobId, leaseToken);
+    return failLeased(tx, batch, { ...item, leaseToken }, error, clock.nowMs());
+  });
+  const { batchId, customId } = item;
+  if (isOurs) feed.publish({ type: "item", batchId, customId, status: "failed" });
+}
+
+/**
+ * Creates the job of an uploaded input once the upstream and its rate permit that. That the request is sent is stored
+ * before. Returns null when nothing may be sent any more.
+ */
+async function create(run: JobRun, job: UpstreamJobRecord): Promise<JobEvent | null> {
+  const { deps, provider, model, signal } = run;
+  const ticket = deps.health.begin(provider, model);
+  if (ticket === null) return { type: "blocked", block: deps.health.blockOf(provider, model) };
+  const before = { creates: job.creates, sentAtMs: job.sentAtMs };
+  let action: JobAction | undefined;
+  try {
+    await provider.waitForRate(signal);
+    // It is not sent any more: the job waits for the stop, and whoever goes on with it then sends it.
+    if (deps.ending.aborted) await unlessAborted(new Promise<never>(() => {}), signal);
+    action = (await apply(run, { type: "mayCreate" }, { closes: false }))?.action;
+  } catch (error) {
+    ticket.dropped();
+    // Nothing was sent. With the mark, nobody would know that for a long time.
+    if (StorageUnavailable.mayHaveHappened(error)) await takeBack(run, before);
+    throw error;
+  }
+  if (action?.do === "send") return send(run, job, before, ticket);
+  ticket.dropped();
+  return action === undefined || action.do === "rest" ? null : { type: "due" };
+}
+
+type BeforeCreate = Pick<UpstreamJobRecord, "creates" | "sentAtMs">;
+
+/** The only request that may cost something. A stop does not end it. */
+async function send(
+  run: JobRun,
+  { input, hasReferences }: UpstreamJobRecord,
+  before: BeforeCreate,
+  ticket: Ticket,
+): Promise<JobEvent> {
+  const { deps, provider, jobId, model } = run;
+  run.isCreating = true;
+  try {
+    const job = { jobId, model, input: input ?? "", hasReferences };
+    const name = await provider.create(job, run.abandoned);
+    ticket.succeeded();
+    return { type: "created", name };
+  } catch (error) {
+    if (!(error instanceof ProviderError)) {
+      ticket.dropped();
+      return { type: "createLost", why: String(error) };
+    }
+    ticket.failed(error, jobId);
+    return { type: "createFailed", before, error, block: deps.health.blockOf(provider, model) };
+  } finally {
+    run.isCreating = false;
+  }
+}
+
+/** Takes back that a request was sent which was not. Repeats that until it is stored, or the run ends. */
+async function takeBack(run: JobRun, before: BeforeCreate): Promise<void> {
+  const { deps, signal } = run;
+  while (!signal.aborted) {
+    try {
+      await apply(run, { type: "notSent", before }, { closes: false });
+      return;
+    } catch (error) {
+      if (error instanceof OwnerLost) return;
+      await deps.clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
+    }
+  }
+}
+
+/**
+ * The answer came after another process had taken over. That one looks for the job, unless it has gone on without it: then
+ * nobody else knows of it.
+ */
+async function stopLate({ deps, provider, jobId }: JobRun, name: string): Promise<void> {
+  const job = await deps.stores.read.upstreamJobs.byId(jobId);
+  if (job?.step === "sent" || job?.upstreamName === name || job?.endedNames.includes(name)) return;
+  deps.log.warn("a job was created too late; the upstream is asked to stop it", { job: jobId, name });
+  await provider.cancel(name, AbortSignal.timeout(STOP_MS));
+}
+
+/**
+ * Looks through the upstream's list for a job that was created for this record and is not known yet: by our id or by its
+ * input. Looks back to an hour before the record was made. Returns null when the list has none.
+ */
+async function findJob(
+  provider: JobProvider,
+  job: UpstreamJobRecord,
+  signal: AbortSignal,
+): Promise<UpstreamJob | null> {
+  const known = new Set([job.upstreamName, ...job.endedNames]);
+  for await (const each of provider.list(signal)) {
+    if (each.createdAtMs !== null && each.createdAtMs < job.createdAtMs - CLOCK_SLACK_MS) return null;
+    const isOurs = each.jobId === job.id || (each.input !== null && each.input === job.input);
+    if (isOurs && !known.has(each.name)) return each;
+  }
+  return null;
+}
+
+/** Looks for a job in the upstream's list. */
+async function find(
+  provider: JobProvider,
+  job: UpstreamJobRecord,
+  sinceMs: number,
+  signal: AbortSignal,
+): Promise<JobEvent> {
+  const found = await findJob(provider, job, signal);
+  return found ? { type: "found", name: found.name } : { type: "notFound", sinceMs };
+}
+
+/** Asks the upstream to stop a job that is at work. */
+async function stop(run: JobRun, job: UpstreamJobRecord): Promise<JobEvent> {
+  const { deps, provider, jobId, signal } = run;
+  try {
+    await provider.cancel(job.upstreamName ?? "", signal);
+    deps.log.warn("the upstream was asked to stop a job", { job: jobId });
+    run.stopRefusal = null;
+    return { type: "stopTold" };
+  } catch (error) {
+    signal.throwIfAborted();
+    deps.log.warn("the upstream could not be asked to stop a job", { job: jobId, error: String(error) });
+    run.stopRefusal = error;
+    return { type: "stopRefused" };
+  }
+}
+
+/** Of the errors of polling, only those of the credential count for the health of the provider. */
+async function poll(run: JobRun, job: UpstreamJobRecord): Promise<JobEvent> {
+  const { deps, provider, jobId, model, signal } = run;
+  const block = deps.health.blockOf(provider, EVERY_MODEL);
+  if (block !== null) return { type: "blocked", block };
+  // Upstreams refuse to stop an ended job; then the refusal does not matter.
+  const noteRefusal = () => run.stopRefusal !== null && run.onStopRefused(run.stopRefusal);
+  let seen: UpstreamJob;
+  try {
+    seen = await provider.poll(job.upstreamName ?? "", signal);
+    if (seen.state === "running") noteRefusal();
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!(error instanceof ProviderError)) throw error;
+    noteRefusal();
+    const ticket = deps.health.begin(provider, EVERY_MODEL);
+    if (error.trouble === null) ticket?.dropped();
+    else ticket?.failed(error, "polling a job");
+    deps.log.debug("a job could not be polled; trying again", { job: jobId, error: error.message });
+    return { type: "failed", error, block: null };
+  }
+  const { refusal = null } = seen;
+  if (refusal === null || job.stopAskedAtMs !== null) return { type: "polled", job: seen, block: null };
+  const { code, message } = refusal;
+  const retryAfterMs = pauseAfterRefusal(job, refusal, deps.random);
+  const error = new ProviderError(code, message, { ...refusal, retryAfterMs });
+  deps.health.begin(provider, model)?.failed(error, jobId);
+  const nowBlocked = deps.health.blockOf(provider, model);
+  return { type: "polled", job: { ...seen, refusal: error }, block: nowBlocked };
+}
+
+/** Stops a job that nobody needs, and sees what has become of it. */
+async function stopAndLook(provider: JobProvider, name: string, signal: AbortSignal): Promise<JobEvent> {
+  let refusal: unknown = null;
+  await provider.cancel(name, signal).catch((error) => {
+    refusal = error;
+  });
+  const seen = await provider.poll(name, signal).catch((error) => {
+    if (error instanceof ProviderError && error.upstreamStatus === 404) return "missing" as const;
+    refusal ??= error;
+    return "unseen" as const;
+  });
+  return { type: "closeSeen", name, refusal, seen };
+}
+
+const FINAL: readonly (Trouble | null)[] = [null, "no-model", "forbidden"];
+
+/** A refusal is final: the file does not exist any more, or cannot be deleted. */
+async function discard(provider: JobProvider, input: string, signal: AbortSignal): Promise<void> {
+  await provider.discard(input, signal).catch((error) => {
+    const isFinal = error instanceof ProviderError && FINAL.includes(error.trouble);
+    if (!isFinal) throw error;
+  });
 }
 
 /** Returns why results are missing that the upstream has; null when there are none. */
-async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<string | null> {
-  const { deps, provider, batch, model, jobId, signal } = work;
+async function fetchResults(run: JobRun, job: UpstreamJobRecord): Promise<string | null> {
+  const { deps, provider, batch, model, jobId, signal } = run;
   const { stores, ids, log } = deps;
   const leaseToken = ids.leaseToken();
   const items = await stores.write(async (tx) => {
@@ -150,7 +513,7 @@ async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<stri
       if ("error" in result && result.error.code === "RESULT_MISSING" && job.state !== "succeeded") continue;
       const { key } = result;
       const item = waiting.get(key);
-      if (item && !seen.has(key)) await recordResult(work, item, result);
+      if (item && !seen.has(key)) await recordResult(run, item, result);
       else if (seen.has(key))
         log.warn("a job has two results for one item; the first counts", { job: jobId, key });
       else if ((await stores.read.items.byCustomId(batch.id, key))?.jobId !== jobId) {
@@ -177,11 +540,11 @@ const NOT_MADE: readonly (Trouble | null)[] = ["limited", "failing"];
 
 /** A result without a usable image is a failure of the item. */
 async function recordResult(
-  work: JobWork,
+  run: JobRun,
   item: LeasedItem,
   result: Extract<JobResult, { key: string }>,
 ): Promise<void> {
-  const { deps, provider, batch, model } = work;
+  const { deps, provider, batch, model } = run;
   const { stores, clock, feed } = deps;
   if ("error" in result && NOT_MADE.includes(result.error.trouble) && item.attempts + 1 < MOST_TRIES) {
     const usage = addUsage(item.usage, result.error.usage);
@@ -193,7 +556,7 @@ async function recordResult(
       if (given.isOurs) await tx.items.releaseFromJob([item.id]);
       return given;
     });
-    if (isOurs) work.onReleased();
+    if (isOurs) run.onReleased();
     return;
   }
   const nowMs = () => clock.nowMs();
@@ -206,247 +569,6 @@ async function recordResult(
     if (!(error instanceof ProviderError)) throw error;
     status = await failItem(stores, batch, item, error, nowMs());
   }
-  if (status === "success") batch.waitingSinceMs = null;
   const { batchId, customId } = item;
   if (status) feed.publish({ type: "item", batchId, customId, status });
-}
-
-/** Upper bound of a sleep while the upstream may not be asked. */
-const LONGEST_SLEEP_MS = 60_000;
-
-type Step = (work: JobWork, job: UpstreamJobRecord) => Promise<void>;
-
-/**
- * The work of each step. It ends with another step stored, so that another process can go on:
- *
- * | step       | event                                                  | next                               |
- * |------------|--------------------------------------------------------|------------------------------------|
- * | `new`      | its input is uploaded                                  | `uploaded`                         |
- * | `new`      | none of its items could be built                       | `done`                             |
- * | `uploaded` | the upstream may have forgotten the input              | `new`                              |
- * | `uploaded` | its batch still runs, and a request is about to leave  | `sent`, stored before the request  |
- * | `uploaded` | a list has a job of an earlier request                 | `running`                          |
- * | `sent`     | the upstream returns a name, or a list has the job     | `running`                          |
- * | `sent`     | the upstream says that it took nothing                 | `uploaded`                         |
- * | `sent`     | no answer, and no list has the job for long            | `uploaded` once more, then `done`  |
- * | `running`  | the upstream has ended or lost the job, or never will  | `ended`                            |
- * | `ended`    | results are missing, and a list has another job        | `running`, with the other job      |
- * | `ended`    | the results are recorded, the other items have failed  | `done`                             |
- * | any before | the upstream refuses, or cannot be used for too long   | `done`, and its items have failed  |
- * | any        | it is `done` or its batch has ended: see `closeJob`    | `closed`                           |
- */
-const STEPS: Readonly<Record<Exclude<JobStep, "done" | "closed">, Step>> = {
-  new: uploadInput,
-  uploaded: createJob,
-  sent: findLostJob,
-  running: awaitJob,
-  ended: recordResults,
-};
-
-/**
- * Takes an upstream job through its steps until none of its items is pending. Continues where an earlier process
- * stopped. Rejects with the signal's reason when aborted; the job goes on upstream.
- */
-export async function runJob(work: JobWork): Promise<void> {
-  const { deps, batch, jobId, signal } = work;
-  const { stores } = deps;
-  for (;;) {
-    const job = await withPastTimes(work, await stores.read.upstreamJobs.byId(jobId));
-    signal.throwIfAborted();
-    const now = await stores.read.batches.byId(batch.id);
-    if (!job || !isAtWork(job) || now?.status !== "running") return;
-    // Nothing is sent for a batch that is being cancelled; what was sent is marked.
-    if (now.cancelAskedAtMs !== null && job.stopAskedAtMs === null) return;
-    try {
-      await STEPS[job.step as keyof typeof STEPS](work, job);
-    } catch (error) {
-      if (!(error instanceof ProviderError)) throw error;
-      await giveUp(work, error);
-    }
-  }
-}
-
-/** The upstream's list is looked through for so long before a job whose own time is not known. */
-const LOOK_BACK_MS = 24 * 3_600_000;
-
-/**
- * Corrects the times of a job that lie in the future, because the clock was ahead: everything that waits for them would wait
- * until then.
- */
-async function withPastTimes({ deps, jobId }: JobWork, job: UpstreamJobRecord | null) {
-  if (job === null) return null;
-  const nowMs = deps.clock.nowMs();
-  const change: Partial<UpstreamJobRecord> = {};
-  if (job.createdAtMs > nowMs) change.createdAtMs = nowMs - LOOK_BACK_MS;
-  for (const name of ["uploadedAtMs", "sentAtMs", "polledAtMs", "stopAskedAtMs"] as const)
-    if ((job[name] ?? 0) > nowMs) change[name] = nowMs;
-  if (Object.keys(change).length === 0) return job;
-  await deps.stores.write((tx) => tx.upstreamJobs.update(jobId, change));
-  return { ...job, ...change };
-}
-
-/** The upstream refuses the job, or could not be used for too long. */
-async function giveUp(work: JobWork, { code, message, source }: ProviderError): Promise<void> {
-  const job = await work.deps.stores.read.upstreamJobs.byId(work.jobId);
-  if (!job) return;
-  // After requests that were all refused, nothing has a time.
-  const isSent = unnamedJobs(job) > 0 && job.sentAtMs !== null;
-  const billed =
-    isSent && !message.includes("may have been billed")
-      ? " Another request was sent, and the images may have been billed."
-      : "";
-  const isLost = isSent || code === "OUTCOME_UNKNOWN";
-  const error = { code: isLost ? ("OUTCOME_UNKNOWN" as const) : code, message: message + billed, source };
-  await failRest(work, job, { ...error, isOfJob: true });
-}
-
-/** Whether a person has had the job stopped, and not its time limit. */
-function isStopped(
-  { stopAskedAtMs, sentAtMs, createdAtMs }: UpstreamJobRecord,
-  { jobMs }: Pick<JobWork["provider"]["times"], "jobMs">,
-): boolean {
-  return stopAskedAtMs !== null && stopAskedAtMs - (sentAtMs ?? createdAtMs) < jobMs;
-}
-
-/**
- * Polls a job until the upstream has ended it. A job that takes too long, or that is to be stopped, is cancelled. From the
- * first request to stop it, the upstream has an hour to end it, over any number of starts. Troubles of polling never end a
- * job before that.
- */
-async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
-  const { deps, provider, jobId } = work;
-  const { stores, clock, log } = deps;
-  const { times } = provider;
-  const name = job.upstreamName ?? "";
-  const sentAtMs = job.sentAtMs ?? job.createdAtMs;
-  let polledAtMs: number | null = null;
-  let isStopAsked = false;
-  let stopRefusal: unknown = null;
-  let { stopAskedAtMs } = job;
-  let missingSinceMs: number | null = null;
-  for (;;) {
-    const nowMs = clock.nowMs();
-    if (work.stopAsked.signal.aborted)
-      stopAskedAtMs ??= (await stores.read.upstreamJobs.byId(jobId))?.stopAskedAtMs ?? nowMs;
-    const isStuck = stopAskedAtMs !== null || nowMs - sentAtMs >= times.jobMs;
-    const pauseMs = isStuck
-      ? pauseAfterStop(times.pollMs, nowMs - (stopAskedAtMs ?? nowMs))
-      : Math.max(times.pollMs, Math.min(LONGEST_POLL_MS, (nowMs - sentAtMs) / 20));
-    if (isStuck && stopAskedAtMs === null) {
-      stopAskedAtMs = nowMs;
-      await stores.write((tx) => tx.upstreamJobs.update(jobId, { stopAskedAtMs: nowMs }));
-    }
-    if (isStuck && !isStopAsked) {
-      stopRefusal = await askToStop(work, name);
-      isStopAsked = stopRefusal === null;
-    }
-    const isDue = await untilDue(work, polledAtMs === null ? nowMs : polledAtMs + pauseMs, !isStuck);
-    if (!isDue) continue;
-    const seen = await poll(work, name);
-    polledAtMs = clock.nowMs();
-    const isMissing = seen instanceof ProviderError && seen.upstreamStatus === 404;
-    missingSinceMs = isMissing ? (missingSinceMs ?? polledAtMs) : null;
-    if (!(seen instanceof ProviderError)) {
-      if (seen.refusal && stopAskedAtMs === null)
-        return createAgain(work, job, { ...seen, name }, seen.refusal);
-      await record(work, seen, polledAtMs);
-      if (seen.state !== "running") return;
-    } else log.debug("a job could not be polled; trying again", { job: jobId, error: seen.message });
-    // Upstreams refuse to stop an ended job; then the refusal does not matter.
-    if (stopRefusal !== null) work.onStopRefused(stopRefusal);
-    const end = reasonToEnd(work, { isMissing, missingSinceMs, nowMs: polledAtMs, sentAtMs, stopAskedAtMs });
-    if (end === null) continue;
-    const facts = { step: "ended", state: null, said: end, endedAtMs: polledAtMs } as const;
-    await stores.write((tx) => tx.upstreamJobs.update(jobId, facts));
-    return;
-  }
-}
-
-/** Somebody may wait for the end of a job that is to be stopped, which mostly comes at once. */
-function pauseAfterStop(pollMs: number, sinceMs: number): number {
-  return Math.min(pollMs, Math.max(1000, sinceMs / 10));
-}
-
-/**
- * Waits until a job is due, and until the upstream may be asked. While the job `isWanted`, a request to stop it ends the wait:
- * then it returns false.
- */
-async function untilDue(
-  { deps: { clock, health }, provider, signal, stopAsked }: JobWork,
-  dueMs: number,
-  isWanted: boolean,
-): Promise<boolean> {
-  for (;;) {
-    const nowMs = clock.nowMs();
-    const block = health.blockOf(provider, EVERY_MODEL);
-    const freeMs = block ? Math.min(block.untilMs ?? Number.POSITIVE_INFINITY, nowMs + LONGEST_SLEEP_MS) : 0;
-    const sleepMs = Math.max(dueMs, freeMs) - nowMs;
-    if (sleepMs <= 0) return true;
-    if (!isWanted) await clock.sleep(sleepMs, signal);
-    else {
-      const { signal: either, unlink } = linkSignals(signal, stopAsked.signal);
-      await clock
-        .sleep(sleepMs, either)
-        .catch(() => {})
-        .finally(unlink);
-      signal.throwIfAborted();
-      if (stopAsked.signal.aborted) return false;
-    }
-  }
-}
-
-/** Of the errors of polling, only those of the credential count for the health of the provider. */
-async function poll({ deps, provider, signal }: JobWork, name: string): Promise<UpstreamJob | ProviderError> {
-  try {
-    return await provider.poll(name, signal);
-  } catch (error) {
-    signal.throwIfAborted();
-    if (!(error instanceof ProviderError)) throw error;
-    const ticket = deps.health.begin(provider, EVERY_MODEL);
-    if (error.trouble === null) ticket?.dropped();
-    else await ticket?.failed(error, "polling a job");
-    return error;
-  }
-}
-
-function reasonToEnd(
-  { provider: { times } }: JobWork,
-  facts: {
-    isMissing: boolean;
-    missingSinceMs: number | null;
-    nowMs: number;
-    sentAtMs: number;
-    stopAskedAtMs: number | null;
-  },
-): string | null {
-  const { isMissing, missingSinceMs, nowMs, sentAtMs, stopAskedAtMs } = facts;
-  const isGone =
-    isMissing && (nowMs - (missingSinceMs ?? nowMs) >= times.lostMs || nowMs - sentAtMs > FORGOTTEN_MS);
-  if (isGone) return "The upstream does not know the job any more. The images may have been billed.";
-  if (stopAskedAtMs === null || nowMs - stopAskedAtMs < GIVE_UP_MS) return null;
-  const isLate = stopAskedAtMs - sentAtMs >= times.jobMs;
-  const before = isLate ? ` within ${Math.round(times.jobMs / 3_600_000)} hours, nor` : "";
-  return `The upstream did not end the job${before} after it was asked to stop it. The images may be billed.`;
-}
-
-/** Returns why the upstream could not be asked; null when it was. */
-async function askToStop({ deps, provider, jobId, signal }: JobWork, name: string): Promise<unknown> {
-  try {
-    await provider.cancel(name, signal);
-    deps.log.warn("the upstream was asked to stop a job", { job: jobId });
-    return null;
-  } catch (error) {
-    signal.throwIfAborted();
-    deps.log.warn("the upstream could not be asked to stop a job", {
-      job: jobId,
-      error: String(error),
-    });
-    return error;
-  }
-}
-
-function record(work: JobWork, { state, said }: UpstreamJob, polledAtMs: number): Promise<void> {
-  const { deps, jobId } = work;
-  const end = state === "running" ? {} : ({ step: "ended", endedAtMs: polledAtMs } as const);
-  return deps.stores.write((tx) => tx.upstreamJobs.update(jobId, { state, said, polledAtMs, ...end }));
 }

@@ -40,8 +40,8 @@ describe("items that differ from the rest of their batch", () => {
         const made = { mimeType: "image/png", imageCount: 0, error: null, finishedAtMs: 2 } as const;
         const base = { modelVersion: null, seed: null, notes: [], usage: null, answer: null };
         const facts = { ...base, maybePaid: "no" } as const;
-        const finished = { id: claimed?.id ?? 0, leaseToken: token, status: "success" } as const;
-        await tx.items.finish([{ ...finished, ...made, ...facts }]);
+        if (!claimed) throw new Error("no item could be claimed");
+        await tx.items.finish([{ ...claimed, leaseToken: token, status: "success", ...made, ...facts }]);
       }
     });
     const input = { fileName: "files/a", blobKey: "files/a", consentMicroUsd: null };

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import { releaseDeadHolds } from "../../../src/domain/realtime/holds.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeUpstream, troubled } from "../../support/fake-provider.ts";
@@ -44,6 +45,25 @@ describe("a real-time request", () => {
     ]);
     end.open();
     await (await answer).arrayBuffer();
+  });
+
+  it("that fails within the service before it is sent goes to the next provider, and is not told as paid", async () => {
+    const [first, second] = [new FakeUpstream("first"), new FakeUpstream("second")];
+    first.generate = () => Promise.reject(new TypeError("a defect"));
+    const service = await startTestService({ providers: [first, second], config });
+    expect((await generate(service, content("a fox"))).status).toBe(200);
+    second.generate = first.generate;
+    for (let asked = 0; asked < 2; asked++) {
+      const failed = await generate(service, content("an owl"));
+      expect([failed.status, await errorOf(failed)]).toMatchObject([
+        500,
+        { message: "The provider failed." },
+      ]);
+    }
+    first.generate = () => Promise.reject(new StorageUnavailable("full", "the disk is full", null));
+    const unread = await generate(service, content("a hen"));
+    expect([unread.status, (await errorOf(unread)).message]).toEqual([502, "the disk is full"]);
+    await service.expectBooks();
   });
 
   it("is refused with the time to wait while every provider pauses, and nothing is held", async () => {

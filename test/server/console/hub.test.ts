@@ -7,13 +7,13 @@ import { openBatchRecord, openStores } from "../../support/stores.ts";
 type EventReader = Parameters<EventHub["open"]>[0];
 
 class FakeReader implements EventReader {
-  readonly key: EventReader["key"];
+  readonly caller: EventReader["caller"];
   readonly texts: string[] = [];
   isEnded = false;
   isActive = true;
 
-  constructor(key: EventReader["key"]) {
-    this.key = key;
+  constructor(key: EventReader["caller"]["key"]) {
+    this.caller = { key, scope: { keys: "own", isOwner: false, mayPay: false } };
   }
 
   write(text: string): void {
@@ -97,25 +97,25 @@ describe("the events of a key", () => {
     reader.take();
     await pass(15);
     expect(reader.take()).toEqual([": still here"]);
-    const second = new FakeReader(reader.key);
+    const second = new FakeReader(reader.caller.key);
     hub.open(second);
     reader.isActive = false;
     await pass(15);
     expect([reader.isEnded, second.isEnded]).toEqual([true, false]);
     hub.close();
     expect(second.isEnded).toBe(true);
-    const late = new FakeReader(reader.key);
+    const late = new FakeReader(reader.caller.key);
     hub.open(late);
     expect(late.isEnded).toBe(true);
   });
 
   it("are limited to 16 streams of a key, and nothing runs when nobody reads", async () => {
     const { hub, clock, reader, close } = await opened();
-    const more = Array.from({ length: 15 }, () => hub.open(new FakeReader(reader.key)));
-    expect(() => hub.open(new FakeReader(reader.key))).toThrow("16 are allowed");
-    hub.open(new FakeReader({ ...reader.key, id: "other" }))();
+    const more = Array.from({ length: 15 }, () => hub.open(new FakeReader(reader.caller.key)));
+    expect(() => hub.open(new FakeReader(reader.caller.key))).toThrow("16 are allowed");
+    hub.open(new FakeReader({ ...reader.caller.key, id: "other" }))();
     more[0]?.();
-    more[0] = hub.open(new FakeReader(reader.key));
+    more[0] = hub.open(new FakeReader(reader.caller.key));
     for (const end of [close, ...more]) end();
     expect(clock.sleeperCount).toBe(0);
   });

@@ -1,12 +1,18 @@
 import { expect, it } from "vitest";
 import { LOCAL_STORAGE } from "../../../src/config/storage-places.ts";
-import { groupFinishes, type LeasedItem } from "../../../src/domain/batches/finish-item.ts";
+import { groupFinishes } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import { waitingFor } from "../../../src/domain/health/waiting.ts";
-import type { ItemProvider } from "../../../src/domain/ports/image-provider.ts";
+import { type Asked, askInTurn } from "../../../src/domain/images/ask-in-turn.ts";
+import { readOutput } from "../../../src/domain/images/output-images.ts";
+import {
+  type GeneratedImages,
+  type ItemProvider,
+  ProviderError,
+} from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
-import type { BatchRecord } from "../../../src/domain/records.ts";
+import type { BatchRecord, LeasedItem } from "../../../src/domain/records.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
@@ -56,16 +62,20 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
     );
     return item as LeasedItem;
   };
-  const record = async (item: LeasedItem, attempt: Parameters<typeof recordItem>[2]) => {
-    const ticket = {
-      isProbe: false,
-      ...{ succeeded: async () => {}, failed: async () => {}, dropped: () => {} },
-    };
-    const request = {
-      ...{ batch: own, item, offer, ticket, controller: new AbortController(), bytes: 0 },
-      hasOther: false,
-    };
-    return recordItem(deps, { ...request, state: "answered", isSent: true }, attempt);
+  const record = async (item: LeasedItem, outcome: GeneratedImages | ProviderError) => {
+    const ticket = { isProbe: false, succeeded: () => {}, failed: () => {}, dropped: () => {} };
+    const controller = new AbortController();
+    const facts = { state: "answered", isSent: true, hasOther: false, bytes: 0 } as const;
+    const request = { ...facts, batch: own, item, offer, ticket, controller };
+    const asked = await askInTurn(deps, [request], {
+      id: String(item.id),
+      signal: controller.signal,
+      ask: async () => (outcome instanceof ProviderError ? Promise.reject(outcome) : outcome),
+      read: (_, output) => readOutput(output, deps.inspector, provider),
+      isSent: () => true,
+      hasTask: () => false,
+    });
+    return recordItem(deps, request, asked as Asked);
   };
   let isNew = true;
   return {

@@ -1,10 +1,16 @@
 import { describe, expect, it, onTestFinished } from "vitest";
+import type { UpstreamJobRecord } from "../../../src/domain/ports/batches.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { silentLog } from "../../../src/kernel/log.ts";
 import { openAdmin } from "../../../src/service/admin.ts";
+import type { WorkerDeps } from "../../../src/workers/deps.ts";
+import { closeJob } from "../../../src/workers/jobs/run-job.ts";
+import { onEachDialect } from "../../support/dialects.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeJobProvider, lostAnswer } from "../../support/fake-job-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
+import { openBatchRecord } from "../../support/stores.ts";
 
 /** An upstream whose jobs run until they are told to stop. */
 function busyUpstream(): FakeJobProvider {
@@ -394,5 +400,71 @@ describe("a job at a paid upstream whose batch is cancelled", () => {
       .toMatchObject({ status: "cancelled", success_count: 0, fail_count: 2 });
     await service.close(0);
     await service.expectBooks();
+  });
+});
+
+/** Two jobs upstream for one record: the answer to the first request was lost. */
+const TWICE = {
+  id: "job1",
+  step: "done",
+  hasReferences: false,
+  input: "input/1",
+  uploadedAtMs: 1,
+  upstreamName: "upstream/1",
+  endedNames: [],
+  creates: 2,
+  refusals: 0,
+  refusedSinceMs: null,
+  sentAtMs: 1,
+  state: null,
+  said: null,
+  error: null,
+  results: 0,
+  createdAtMs: 1,
+  failures: 0,
+  polledAtMs: null,
+  missingSinceMs: null,
+  gone: null,
+  endedAtMs: null,
+  closedAtMs: null,
+  stopAskedAtMs: null,
+  isStopTold: false,
+} satisfies Omit<UpstreamJobRecord, "batchId">;
+
+onEachDialect("the closing of a job by two processes at once", (open) => {
+  it("forgets no job that the other one has found", async () => {
+    const stores = await open();
+    const { id: batchId } = await openBatchRecord(stores);
+    await stores.write((tx) => tx.upstreamJobs.insert({ ...TWICE, batchId }));
+    const upstream = new FakeJobProvider();
+    for (const name of ["upstream/1", "upstream/2"])
+      upstream.jobs.set(name, { jobId: TWICE.id, input: TWICE.input, items: [], model: "m" });
+    upstream.status = () => ({ state: "running" });
+    const others = {
+      random: () => 0,
+      outageMs: 1,
+      unknownOutcome: "stop",
+      goingOn: { includes: () => true },
+    };
+    const deps = { stores, clock: new FakeClock(2), log: silentLog, ...others } as unknown as WorkerDeps;
+    const close = (provider: FakeJobProvider) =>
+      closeJob({ deps, provider, jobId: TWICE.id, signal: new AbortController().signal });
+
+    const answer = gate<void>();
+    const slow = new FakeJobProvider();
+    slow.cancel = () => answer.promise;
+    slow.poll = (name) => upstream.poll(name);
+    slow.list = () => upstream.list();
+    const late = close(slow);
+    expect(await close(upstream)).toBe(true);
+    answer.open();
+    expect(await late).toBe(true);
+
+    expect(upstream.cancelled).toEqual(["upstream/1", "upstream/2"]);
+    expect(await stores.read.upstreamJobs.byId(TWICE.id)).toMatchObject({
+      step: "closed",
+      upstreamName: null,
+      endedNames: ["upstream/1", "upstream/2"],
+    });
   });
 });
