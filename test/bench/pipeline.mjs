@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseConfig } from "../../build/config/load.js";
 import { imageSizePx } from "../../build/contract/image-formats.js";
+import { DEFAULT_OPTIONS } from "../../build/domain/ports/image-provider.js";
 import { systemClock } from "../../build/kernel/clock.js";
 import { silentLog } from "../../build/kernel/log.js";
 import { createProviders } from "../../build/providers/registry.js";
@@ -61,12 +62,9 @@ async function drawAll(texts) {
         model: MODEL,
         prompt,
         outputIndex: 0,
-        tier: "1K",
-        ratio: "1:1",
-        size: imageSizePx("1K", "1:1"),
-        mimeType: "image/png",
+        options: DEFAULT_OPTIONS,
+        pixels: imageSizePx("1K", "1:1"),
         references: [],
-        storedReferences: [],
         attempt: 1,
         origin: "batch",
       };

@@ -1,5 +1,6 @@
 // Asks a program for an image, as a service does, and waits to be killed: node killed-caller.mjs SCRIPT
 
+import { DEFAULT_OPTIONS } from "../../../build/domain/ports/image-provider.js";
 import { systemClock } from "../../../build/kernel/clock.js";
 import { createCommandAdapter } from "../../../build/providers/command/provider.js";
 
@@ -13,12 +14,9 @@ await adapter.generate(
     model: "m",
     prompt: "a red fox",
     outputIndex: 0,
-    tier: "1K",
-    ratio: "1:1",
-    size: { widthPx: 1024, heightPx: 1024 },
-    mimeType: "image/png",
+    options: DEFAULT_OPTIONS,
+    pixels: { widthPx: 1024, heightPx: 1024 },
     references: [],
-    storedReferences: [],
     attempt: 1,
     seed: 1,
     origin: "batch",
