@@ -17,9 +17,8 @@ import {
   sumCosts,
 } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
-import { collectRun, EarlyImages, type RunOutcome } from "../runs/collect-run.ts";
+import { collectRun, EarlyImages, type EarlyOptions, type RunOutcome } from "../runs/collect-run.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
-import type { RunInput } from "../runs/directory/input.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
@@ -34,7 +33,7 @@ import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import { pollInterval, stoppable } from "./interruption.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
 import { ALL_HERE, unknownNote } from "./output/next-step.ts";
-import { fetchAgain, writeRunReports, writeSheetSoFar } from "./output/reports.ts";
+import { fetchAgain, SheetSoFar, writeRunReports } from "./output/reports.ts";
 import { type EndedSteps, nextOfRun } from "./output/run-steps.ts";
 import type { Target } from "./targets.ts";
 
@@ -94,54 +93,69 @@ export async function finishRun(
     state.batches.map(({ id, round }) => [id ?? "", supersededIn(state, round).size]),
   );
   const waiting = { service, clock, random: Math.random, intervalMs, signal, reporter, retries, superseded };
-  if (run.keepZip)
-    return fetchRun(context, service, { ...run, batches: await awaitBatches(run.batches, waiting) });
-  const images = earlyImages(context, service, { ...run, isLocked: true });
-  const onLook = (states: readonly Batch[]) => images.notice(states);
-  const batches = await awaitBatches(run.batches, { ...waiting, onLook }).catch(async (error) => {
-    const saved = await images.leave();
-    if (saved.size > 0)
-      reporter.note(
-        `${counted(saved.size, "image")} on disk so far: ${shellWord(join(run.shownDir, GALLERY_FILE))}`,
-      );
-    throw error;
-  });
-  return fetchRun(context, service, { ...run, batches, early: await images.end() });
+  const wait = (onLook?: (states: readonly Batch[]) => void) =>
+    awaitBatches(run.batches, { ...waiting, onLook });
+  const ended = run.keepZip
+    ? { batches: await wait() }
+    : await savingEarly(context, service, [{ ...run, isLocked: true }], wait);
+  return fetchRun(context, service, { ...run, ...ended });
 }
 
-function earlyImages(
-  context: CommandContext,
-  service: ConnectedService,
-  run: { dir: string; shownDir: string; state: RunState; isLocked: boolean },
-): EarlyImages {
-  const { signal, clock, output: reporter } = context;
-  const onSaved = (lines: readonly ResultLine[], input: RunInput) =>
-    writeSheetSoFar(context, { ...run, lines, input });
-  return new EarlyImages({ ...run, service, clock, reporter, signal, onSaved });
+interface RunUnderWay {
+  dir: string;
+  shownDir: string;
+  state: RunState;
+  /** See `EarlyImages`. */
+  isLocked: boolean;
+}
+
+/** The runs of a command that only waits for them. */
+export function runsUnderWay(targets: readonly Target[]): RunUnderWay[] {
+  return targets.flatMap(({ argument, run }) =>
+    run === null ? [] : [{ ...run, shownDir: argument, isLocked: false }],
+  );
 }
 
 /**
- * Waits for batches with `wait`, and meanwhile saves their images in the directories of their runs. A command that only waits
- * leaves the rest to `download`.
+ * Waits for batches with `wait`, and meanwhile saves their images in the directories of their runs. Returns the batches, and
+ * the ids of the images that are saved.
  */
 export async function savingEarly(
   context: CommandContext,
   service: ConnectedService,
-  targets: readonly Target[],
+  runs: readonly RunUnderWay[],
   wait: (onLook: (states: readonly Batch[]) => void) => Promise<Batch[]>,
-): Promise<Batch[]> {
-  const savers = targets.flatMap(({ argument, ids, run }) =>
-    run === null
-      ? []
-      : [{ ids, images: earlyImages(context, service, { ...run, shownDir: argument, isLocked: false }) }],
-  );
+): Promise<{ batches: Batch[]; early: ReadonlySet<string> }> {
+  const { signal, clock, output: reporter } = context;
+  const savers = runs.map((run) => {
+    const { state } = run;
+    const sheet = new SheetSoFar(context, run);
+    const onSaved: EarlyOptions["onSaved"] = (lines, input) => sheet.show({ state, lines, input });
+    const images = new EarlyImages({ ...run, service, clock, reporter, signal, onSaved });
+    return { ...run, sheet, images, ids: new Set(state.batches.map(({ id }) => id)) };
+  });
   const onLook = (states: readonly Batch[]) => {
-    for (const { ids, images } of savers) images.notice(states.filter(({ id }) => ids.includes(id)));
+    for (const { ids, images } of savers) images.notice(states.filter(({ id }) => ids.has(id)));
   };
+  const early = new Set<string>();
   try {
-    return await wait(onLook);
-  } finally {
-    for (const { images } of savers) await images.leave();
+    const batches = await wait(onLook);
+    for (const { images, sheet, isLocked } of savers) {
+      for (const id of await images.end()) early.add(id);
+      // A command that has the lock writes the whole sheet now.
+      if (!isLocked) await sheet.end();
+    }
+    return { batches, early };
+  } catch (error) {
+    for (const { images, sheet, shownDir, isLocked } of savers) {
+      const { size } = await images.leave();
+      await sheet.end();
+      if (isLocked && size > 0) {
+        const page = shellWord(join(shownDir, GALLERY_FILE));
+        reporter.note(`${counted(size, "image")} on disk so far: ${page}`);
+      }
+    }
+    throw error;
   }
 }
 

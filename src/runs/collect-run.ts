@@ -14,7 +14,7 @@ import { foldFileName } from "../kernel/text.ts";
 import { commitPendingInput, removePassingZips, withRunLock } from "./directory/claim.ts";
 import { type RunInput, readRunInput } from "./directory/input.ts";
 import { createDiskNames, imageFileName, imageStem } from "./directory/names.ts";
-import { type ResultLine, setAside, setAsideStray, writeResults } from "./directory/results.ts";
+import { moveAway, type ResultLine, setAside, setAsideStray, writeResults } from "./directory/results.ts";
 import { isIntact, type ResultFile } from "./directory/run-files.ts";
 import { otherMaker, type RunReporter, type RunService } from "./directory/run-service.ts";
 import {
@@ -226,18 +226,17 @@ interface Collected extends Pick<FetchJob, "gone" | "pathFor"> {
   /** Whether the batch still stands for an image, by its id in the run. */
   isWanted: (id: string) => boolean;
   earlier: readonly ResultLine[];
-  /** Brings at most this many images of a batch that has not ended, and leaves out the others. Default: the batch has ended. */
-  mostEarly?: number;
 }
 
+/** Brings what a batch has made. Of a batch that has not ended, these are the images that the service gives early, some at a time. */
 async function collectBatch(
   options: Omit<CollectOptions, "batches">,
   batch: Batch,
-  { entry, gone, isWanted, earlier, pathFor, mostEarly }: Collected,
+  { entry, gone, isWanted, earlier, pathFor }: Collected,
 ): Promise<{ lines: ResultLine[]; items: readonly BatchItem[]; fetchedCount: number }> {
   const { dir, service, signal, reporter, early } = options;
   const { http } = service;
-  const isEarly = mostEarly !== undefined;
+  const isEarly = !batch.isDone;
   const type = options.keepZip ? null : (options.state.request?.response_mime_type ?? null);
   // The images of a retry may have been sent under other ids.
   const ids = new Map(entry?.images?.map((id) => [retriedId(id), id]));
@@ -249,7 +248,7 @@ async function collectBatch(
   if (!isUnknown) requireWholeList(batch, listed);
   const wanted = listed
     .filter((item) => isWanted(idOf(item.customId)) && (!isEarly || isGivenEarly(item)))
-    .slice(0, mostEarly);
+    .slice(0, isEarly ? MOST_AT_ONCE : undefined);
   const before = new Map(
     earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),
   );
@@ -263,7 +262,6 @@ async function collectBatch(
     dir,
     batch,
     gone,
-    isEarly,
     items: listed,
     wanted,
     signal,
@@ -319,8 +317,6 @@ const SHORTEST_REST_MS = 500;
 const MOST_AT_ONCE = 16;
 /** How long a stop may take to save what was made. */
 const LAST_LOOK_MS = 5_000;
-/** The results so far are shown at most this often. */
-const SHOW_MS = 2_000;
 
 /** What is known of a run from the first look on. */
 interface EarlyRun extends Pick<Collected, "pathFor"> {
@@ -331,11 +327,11 @@ interface EarlyRun extends Pick<Collected, "pathFor"> {
   unclear: ReadonlySet<string>;
 }
 
-interface EarlyOptions
+export interface EarlyOptions
   extends Pick<CollectOptions, "dir" | "state" | "service" | "clock" | "reporter" | "signal"> {
   /** Whether the caller has the lock of the run. Otherwise each look takes it, and is left out while another command works there. */
   isLocked: boolean;
-  /** Called with all results so far: with the first, and then from time to time. */
+  /** Called with all results so far each time there are more. */
   onSaved: (lines: readonly ResultLine[], input: RunInput) => Promise<void>;
 }
 
@@ -354,10 +350,6 @@ export class EarlyImages {
   #run: EarlyRun | null = null;
   /** The results of an earlier run are in the directory, or the service gives nothing early. */
   #isOff = false;
-  /** Null before the first results were shown. */
-  #shownMs: number | null = null;
-  /** How many images are saved that were not shown. */
-  #unshownCount = 0;
 
   constructor({ reporter, ...options }: EarlyOptions) {
     // The progress of the run stays in sight.
@@ -369,6 +361,8 @@ export class EarlyImages {
     this.#states = states;
     if (this.#isOff || this.#count() <= this.#seenCount) return;
     this.#work ??= this.#follow();
+    // `end` throws it.
+    this.#work.catch(() => {});
   }
 
   /** Ends the work after the batches have ended, and returns the ids of the images that were saved. */
@@ -378,14 +372,13 @@ export class EarlyImages {
     return this.#saved;
   }
 
-  /** Ends the work while the batches are under way: saves and shows what was made until now. Returns as `end` does. */
+  /** Ends the work while the batches are under way: saves what was made until now. Returns as `end` does. */
   async leave(): Promise<ReadonlySet<string>> {
     const saved = await this.end();
     if (!this.#isOff && this.#count() > saved.size) {
       const limit = deadline(this.#options.clock, LAST_LOOK_MS);
       await this.#save(limit.signal).finally(limit.stop);
     }
-    if (this.#unshownCount > 0) await this.#show();
     return saved;
   }
 
@@ -427,7 +420,7 @@ export class EarlyImages {
   }
 
   async #saveBatch(batch: Batch, signal: AbortSignal | undefined): Promise<void> {
-    const { dir, state, clock } = this.#options;
+    const { dir, state, onSaved } = this.#options;
     this.#run ??= await this.#begin();
     const { lines, input, unclear, pathFor } = this.#run;
     if (this.#isOff) return;
@@ -437,7 +430,7 @@ export class EarlyImages {
     const isWanted = (id: string) => !superseded.has(id) && !unclear.has(id) && !isHere(id);
     for (;;) {
       const options = { ...this.#options, signal, keepZip: false, isForgiving: true };
-      const wanted = { entry, gone: null, isWanted, earlier: [], pathFor, mostEarly: MOST_AT_ONCE };
+      const wanted = { entry, gone: null, isWanted, earlier: [], pathFor };
       const found = (await collectBatch(options, batch, wanted)).lines.filter(
         ({ files }) => files.length > 0,
       );
@@ -448,18 +441,9 @@ export class EarlyImages {
       }
       const inOrder = inputOrder(input, lines);
       await writeResults(dir, inOrder, input);
-      this.#unshownCount += found.length;
-      if (this.#shownMs === null || clock.monotonicMs() - this.#shownMs >= SHOW_MS) await this.#show();
+      await onSaved(inOrder, input);
       if (found.length < MOST_AT_ONCE || this.#resting.signal.aborted) return;
     }
-  }
-
-  async #show(): Promise<void> {
-    if (this.#run === null) return;
-    const { input, lines } = this.#run;
-    await this.#options.onSaved(inputOrder(input, lines), input);
-    this.#shownMs = this.#options.clock.monotonicMs();
-    this.#unshownCount = 0;
   }
 
   async #begin(): Promise<EarlyRun> {
@@ -500,7 +484,8 @@ function undelivered({ code, message, requestId }: ImgbatchError): ResultLine["e
 
 /**
  * Removes images of an earlier run that this run replaced. An image stays when it was changed since, when its replacement
- * could not be fetched, or when these results do not mention it.
+ * could not be fetched, or when these results do not mention it. One whose item failed after it was saved early goes to
+ * `removed/`.
  */
 async function removeSuperseded(
   dir: string,
@@ -511,14 +496,15 @@ async function removeSuperseded(
   const decided = new Set(
     lines.filter((line) => !stands(line, "unknown", "later", "lost")).map((line) => line.custom_id),
   );
-  const old: ResultFile[] = earlier
-    .filter((line) => decided.has(line.custom_id))
-    .flatMap((line) => line.files)
-    .filter((file) => !current.has(file.path));
-  for (const file of old) {
-    if (!(await isIntact(dir, file))) continue;
-    await removeFile(join(dir, file.path));
-  }
+  const failed = new Map(
+    lines.filter(({ files }) => files.length === 0).map((line) => [line.custom_id, line]),
+  );
+  for (const { custom_id: id, batch_id, files } of earlier.filter((line) => decided.has(line.custom_id)))
+    for (const file of files) {
+      if (current.has(file.path) || !(await isIntact(dir, file))) continue;
+      if (failed.get(id)?.batch_id === batch_id) await moveAway(dir, file.path);
+      else await removeFile(join(dir, file.path));
+    }
 }
 
 /** Throws `BAD_RESPONSE` when the service lists fewer items than the batch has. */

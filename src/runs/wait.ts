@@ -28,7 +28,7 @@ interface AwaitOptions extends PollOptions {
   /** How many images of a batch, by its id, the run does not ask for any more. Default: none. */
   superseded?: ReadonlyMap<string, number>;
   /** Called with all batches each time a batch was read. */
-  onLook?: (states: readonly Batch[]) => void;
+  onLook?: ((states: readonly Batch[]) => void) | undefined;
 }
 
 /** Polls batches, and reports the progress of all. Otherwise like `pollBatches`. */

@@ -44,7 +44,7 @@ import { flagOf, flagOption, usdOption } from "../options.ts";
 import { type Judgement, judgeFailed } from "../output/batches.ts";
 import { exitCodeOf, originLines } from "../output/finish.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
-import { fetchAgain, writeRunReports } from "../output/reports.ts";
+import { fetchAgain, SheetSoFar, writeRunReports } from "../output/reports.ts";
 import { nextOfImages, remakeElsewhere } from "../output/run-steps.ts";
 import { chooseUpstream, originsOf } from "../targets.ts";
 import { paidRequestsNote } from "../terminal.ts";
@@ -215,8 +215,10 @@ async function makeRun(
       if (!isAwaited()) answers.abort(signal.reason);
       else if (note !== null) reporter.note(note);
     };
+    const sheet = new SheetSoFar(context, { dir, shownDir });
     const run: RealtimeRunOptions = {
       plan,
+      onSaved: (soFar) => sheet.show(soFar),
       onStop,
       answerSignal: answers.signal,
       ...(staysFailed && { staysFailed }),
@@ -235,7 +237,8 @@ async function makeRun(
     reporter.settle();
     // `withService` replaces a borrowed service that ended, and runs this work again.
     if (outcome.stop?.code === "SERVICE_GONE") throw outcome.stop;
-    if (!signal.aborted) {
+    if (signal.aborted) await sheet.end();
+    else {
       const made = { shownDir, remake: "generate", model: model.id, upstream: service.upstream } as const;
       const fetching = outcome.hasRetry ? remakeElsewhere(made) : fetchAgain(outcome, shownDir).retryCommand;
       const retryCommand = outcome.stop === null ? (fetching ?? null) : null;

@@ -4,7 +4,7 @@ import { retryIds } from "../../runs/directory/run-state.ts";
 import { awaitBatches } from "../../runs/wait.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
-import { savingEarly } from "../finish-run.ts";
+import { runsUnderWay, savingEarly } from "../finish-run.ts";
 import { explainStop, pollInterval, trackEnded } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { describeEnd } from "../output/batches.ts";
@@ -53,10 +53,11 @@ async function run(context: CommandContext): Promise<CommandResult> {
           reporter: output,
           retries: new Set(targets.flatMap(({ run }) => (run === null ? [] : retryIds(run.state)))),
         };
-        const ended = await savingEarly({ ...context, output, signal }, service, targets, (onLook) =>
+        const runs = runsUnderWay(targets);
+        const ended = await savingEarly({ ...context, output, signal }, service, runs, (onLook) =>
           awaitBatches(found, { ...waiting, onLook }),
         );
-        const batches = await withCounts(service.http, ended, signal);
+        const batches = await withCounts(service.http, ended.batches, signal);
         await recordAll(targets, batches, clock);
         output.settle();
         await requireImages(targets, batches, service, context.global);

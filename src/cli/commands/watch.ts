@@ -8,7 +8,7 @@ import { hasChanged, outageText, pollBatches } from "../../runs/wait.ts";
 import type { CommandContext, CommandDetails, CommandResult, Lines, Output } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { savingEarly } from "../finish-run.ts";
+import { runsUnderWay, savingEarly } from "../finish-run.ts";
 import { explainStop, pollInterval } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { batchLine, describeEnd } from "../output/batches.ts";
@@ -92,9 +92,11 @@ async function watch(
     const options = { service, clock, intervalMs, output, names: isNamed };
     const ended = isLive
       ? await watchLive(context, found, targets, options)
-      : await savingEarly(context, service, targets, (onSeen) =>
-          watchBatches(found, { ...options, signal, onSeen }, plain),
-        ).finally(output.settle);
+      : (
+          await savingEarly(context, service, runsUnderWay(targets), (onLook) =>
+            watchBatches(found, { ...options, signal }, withLook(plain, onLook)),
+          ).finally(output.settle)
+        ).batches;
     if (ended === null) return { json: {} };
     const batches = await withCounts(service.http, ended, signal);
     await recordAll(targets, batches, clock);
@@ -138,14 +140,18 @@ interface WatchOptions {
   names: boolean;
 }
 
+function withLook(view: View, onLook: View["show"]): View {
+  const show = (batches: readonly Batch[]) => {
+    view.show(batches);
+    onLook(batches);
+  };
+  return { ...view, show };
+}
+
 /** Polls all batches, shows them, and returns them when every one has ended. */
 function watchBatches(
   batches: readonly Batch[],
-  {
-    output,
-    onSeen,
-    ...options
-  }: WatchOptions & { signal: AbortSignal; onSeen: (batches: readonly Batch[]) => void },
+  { output, ...options }: WatchOptions & { signal: AbortSignal },
   view: View,
 ): Promise<Batch[]> {
   view.show(batches);
@@ -153,10 +159,7 @@ function watchBatches(
     batches,
     { ...options, random: Math.random, reporter: output },
     {
-      onLook: (states) => {
-        view.show(states);
-        onSeen(states);
-      },
+      onLook: view.show,
       onFailure: (error, _, untilMs) => view.trouble(outageText(error, untilMs)),
     },
   );
@@ -241,9 +244,11 @@ async function watchLive(
   };
   try {
     const view = { show, trouble: source.trouble };
-    return await savingEarly({ ...context, signal: both }, options.service, targets, (onSeen) =>
-      watchBatches(found, { ...options, signal: both, onSeen }, view),
+    const runs = runsUnderWay(targets);
+    const saving = savingEarly({ ...context, signal: both }, options.service, runs, (onLook) =>
+      watchBatches(found, { ...options, signal: both }, withLook(view, onLook)),
     );
+    return (await saving).batches;
   } catch (error) {
     if (quit.signal.aborted && !signal.aborted) return null;
     throw error;

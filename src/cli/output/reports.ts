@@ -75,28 +75,60 @@ export async function writeRunReports(
     context.output.note(`nothing can be opened here; the contact sheet is ${sheet}`);
 }
 
+/** While a run is under way, its contact sheet is written at most this often. */
+const SHEET_MS = 2_000;
+
+/** What is known of a run that is under way. */
+interface SoFar {
+  state: RunState;
+  lines: readonly EndedImage[];
+  input: Pick<RunInput, "get" | "keys">;
+}
+
 /**
- * Writes the contact sheet of a run that is under way. It shows the files themselves: small pictures of them are made at the
- * end, once. A sheet that cannot be written is told then.
+ * The contact sheet of a run that is under way. It shows the files themselves: small pictures of them are made at the end,
+ * once. A sheet that cannot be written is told then.
  */
-export async function writeSheetSoFar(
-  context: Pick<CommandContext, "options" | "cwd" | "clock">,
-  run: {
-    dir: string;
-    shownDir: string;
-    state: RunState;
-    lines: readonly EndedImage[];
-    input: Pick<RunInput, "get" | "keys">;
-  },
-): Promise<void> {
-  const { dir, shownDir, state, lines, input } = run;
-  const nowMs = context.clock.nowMs();
-  if (!readFlags(context).gallery) return;
-  const { model = null, task_name: name = null } = state.request ?? {};
-  const made = lines.filter(({ files }) => files.length > 0);
-  const askedCount = [...input.keys()].length;
-  const facts = { directory: shownDir, name, model, state, lines: made, askedCount, input, nowMs };
-  await writeGallery(dir, buildReport(facts), { loadThumbnail: async () => null }).catch(() => {});
+export class SheetSoFar {
+  readonly #context: Pick<CommandContext, "options" | "cwd" | "clock">;
+  readonly #run: { dir: string; shownDir: string };
+  #writtenMs = Number.NEGATIVE_INFINITY;
+  /** What is not in the page. */
+  #unwritten: SoFar | null = null;
+  #isWriting = false;
+
+  constructor(
+    context: Pick<CommandContext, "options" | "cwd" | "clock">,
+    run: { dir: string; shownDir: string },
+  ) {
+    this.#context = context;
+    this.#run = run;
+  }
+
+  /** Shows the images that are here: at once, unless the page was written a moment ago. */
+  async show(soFar: SoFar): Promise<void> {
+    this.#unwritten = soFar;
+    const isFresh = this.#context.clock.monotonicMs() - this.#writtenMs < SHEET_MS;
+    if (!isFresh && !this.#isWriting) await this.end();
+  }
+
+  /** Writes what `show` has not written. */
+  async end(): Promise<void> {
+    const { clock } = this.#context;
+    const soFar = this.#unwritten;
+    if (soFar === null || !readFlags(this.#context).gallery) return;
+    this.#unwritten = null;
+    this.#isWriting = true;
+    const { dir, shownDir: directory } = this.#run;
+    const { state, input } = soFar;
+    const { model = null, task_name: name = null } = state.request ?? {};
+    const lines = soFar.lines.filter(({ files }) => files.length > 0);
+    const facts = { directory, name, model, state, lines, input, nowMs: clock.nowMs() };
+    const report = buildReport({ ...facts, askedCount: [...input.keys()].length });
+    await writeGallery(dir, report, { loadThumbnail: async () => null }).catch(() => {});
+    this.#writtenMs = clock.monotonicMs();
+    this.#isWriting = false;
+  }
 }
 
 /** Returns a function that turns a path of the command line into one from `root` on. Paths elsewhere, and all paths without a root, stay. */

@@ -264,17 +264,21 @@ export async function setAsideStray(
     if (isImagePath(path) && !current.has(path)) await moveAway(dir, path);
 }
 
-/** A file of the same name that was moved earlier stays. */
-async function moveAway(dir: string, path: string): Promise<void> {
+/**
+ * Moves a file of a run to `removed/`, and returns its path there; null if there is no such file. A file of the same name
+ * that was moved earlier stays.
+ */
+export async function moveAway(dir: string, path: string): Promise<string | null> {
   const from = join(dir, path);
   const folder = join(dir, REMOVED_FOLDER);
-  if (!existsSync(from)) return;
+  if (!existsSync(from)) return null;
   await saving(folder, () => makeDirectory(folder));
   const [, stem = "", extension = ""] = /^(.*?)(\.[^.]*)?$/.exec(basename(path)) ?? [];
   for (let n = 1; ; n++) {
-    const to = join(folder, n === 1 ? `${stem}${extension}` : `${stem}~${n}${extension}`);
+    const name = n === 1 ? `${stem}${extension}` : `${stem}~${n}${extension}`;
+    const to = join(folder, name);
     if ((await lstat(to).catch(() => null)) !== null) continue;
     await saving(to, () => rename(from, to));
-    return;
+    return `${REMOVED_FOLDER}/${name}`;
   }
 }

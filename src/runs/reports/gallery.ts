@@ -200,7 +200,7 @@ function factsOf(report: RunReport): string {
   const openCount = askedCount - images.length;
   const facts = [
     madeCount === askedCount ? all : `${madeCount} of ${all}`,
-    ...(openCount === 0 ? [] : [`${openCount} still to be made when this page was written`]),
+    ...(openCount === 0 ? [] : [`${openCount} not here yet`]),
     ...(removedCount === 0 ? [] : [`${removedCount} of earlier prompts, in <code>removed/</code>`]),
     ...makers.map((name) => `<code>${escapeMarkup(name)}</code>`),
     ...(cost === null ? [] : [costText(cost)]),
