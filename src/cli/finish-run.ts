@@ -140,10 +140,9 @@ export async function savingEarly(
   const early = new Set<string>();
   try {
     const batches = await wait(onLook);
-    for (const { images, sheet, isLocked } of savers) {
+    for (const { images, sheet } of savers) {
       for (const id of await images.end()) early.add(id);
-      // A command that has the lock writes the whole sheet now.
-      if (!isLocked) await sheet.end();
+      await sheet.end();
     }
     return { batches, early };
   } catch (error) {

@@ -332,7 +332,7 @@ export interface EarlyOptions
   /** Whether the caller has the lock of the run. Otherwise each look takes it, and is left out while another command works there. */
   isLocked: boolean;
   /** Called with all results so far each time there are more. */
-  onSaved: (lines: readonly ResultLine[], input: RunInput) => Promise<void>;
+  onSaved: (lines: readonly ResultLine[], input: RunInput) => void;
 }
 
 /**
@@ -441,7 +441,7 @@ export class EarlyImages {
       }
       const inOrder = inputOrder(input, lines);
       await writeResults(dir, inOrder, input);
-      await onSaved(inOrder, input);
+      onSaved(inOrder, input);
       if (found.length < MOST_AT_ONCE || this.#resting.signal.aborted) return;
     }
   }

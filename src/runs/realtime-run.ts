@@ -27,12 +27,17 @@ import type { RunOutcome } from "./collect-run.ts";
 import { checkDirectory, claimDirectory, removeLeftovers, requireSameService } from "./directory/claim.ts";
 import { type RunInput, readReference, readRunInput, writeInput } from "./directory/input.ts";
 import { IMAGES_FOLDER } from "./directory/names.ts";
-import { moveAway, RESULTS_FILE, type ResultLine, readResults, writeResults } from "./directory/results.ts";
+import {
+  moveChangedAway,
+  RESULTS_FILE,
+  type ResultLine,
+  readResults,
+  writeResults,
+} from "./directory/results.ts";
 import {
   inspect,
   isImagePath,
   isIntact,
-  isWholeImage,
   NOTHING_KNOWN,
   writeJsonLines,
   writeVerified,
@@ -65,7 +70,7 @@ export interface RealtimeRunOptions extends GenerateOptions {
   /** Called when `signal` ends the run, with the number of requests under way. Default: nothing is called. */
   onStop?: (underWay: number) => void;
   /** Called each time an image was saved, with all results so far. */
-  onSaved?: (soFar: { state: RunState; lines: readonly ResultLine[]; input: RunInput }) => Promise<void>;
+  onSaved?: (soFar: { state: RunState; lines: readonly ResultLine[]; input: RunInput }) => void;
   /** The failures of an earlier run that stay as they are. Default: images that two requests may have paid for. */
   staysFailed?: (line: ResultLine) => boolean;
 }
@@ -114,9 +119,8 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   const consentOf = (await options.approve?.(missing)) ?? null;
   const runState = await openDirectory(options);
   for (const path of replaced) {
-    // A picture that a person has put there is not lost.
-    if (await isWholeImage(join(dir, path))) await moveAway(dir, path);
-    else await removeFile(join(dir, path));
+    await moveChangedAway(dir, path, reporter);
+    await removeFile(join(dir, path));
   }
   for (const line of lines.values()) reportEnded(reporter, line);
   signal?.throwIfAborted();
@@ -185,7 +189,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
         });
       reportEnded(reporter, line);
       const soFar = plan.images.flatMap(({ customId }) => lines.get(customId) ?? []);
-      await options.onSaved?.({ state: runState, lines: soFar, input });
+      options.onSaved?.({ state: runState, lines: soFar, input });
     } catch (thrown) {
       const error = asError(thrown);
       if (signal?.aborted && error === signal.reason) {

@@ -233,12 +233,13 @@ async function makeRun(
       approve: realtimeConsent(options, model, service, context),
     };
     // Without the lock, two commands in one directory would both pay for the missing images.
-    const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
+    const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run)).finally(() =>
+      sheet.end(),
+    );
     reporter.settle();
     // `withService` replaces a borrowed service that ended, and runs this work again.
     if (outcome.stop?.code === "SERVICE_GONE") throw outcome.stop;
-    if (signal.aborted) await sheet.end();
-    else {
+    if (!signal.aborted) {
       const made = { shownDir, remake: "generate", model: model.id, upstream: service.upstream } as const;
       const fetching = outcome.hasRetry ? remakeElsewhere(made) : fetchAgain(outcome, shownDir).retryCommand;
       const retryCommand = outcome.stop === null ? (fetching ?? null) : null;

@@ -4,7 +4,6 @@ import { retryIds } from "../../runs/directory/run-state.ts";
 import { awaitBatches } from "../../runs/wait.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
-import { runsUnderWay, savingEarly } from "../finish-run.ts";
 import { explainStop, pollInterval, trackEnded } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { describeEnd } from "../output/batches.ts";
@@ -53,6 +52,8 @@ async function run(context: CommandContext): Promise<CommandResult> {
           reporter: output,
           retries: new Set(targets.flatMap(({ run }) => (run === null ? [] : retryIds(run.state)))),
         };
+        // Commands that only ask start without the libraries that save images.
+        const { runsUnderWay, savingEarly } = await import("../finish-run.ts");
         const runs = runsUnderWay(targets);
         const ended = await savingEarly({ ...context, output, signal }, service, runs, (onLook) =>
           awaitBatches(found, { ...waiting, onLook }),

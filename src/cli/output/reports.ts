@@ -77,6 +77,8 @@ export async function writeRunReports(
 
 /** While a run is under way, its contact sheet is written at most this often. */
 const SHEET_MS = 2_000;
+/** Between two pages, the writer rests at least this many times as long as a page takes. */
+const SHEET_RESTS = 10;
 
 /** What is known of a run that is under way. */
 interface SoFar {
@@ -92,10 +94,10 @@ interface SoFar {
 export class SheetSoFar {
   readonly #context: Pick<CommandContext, "options" | "cwd" | "clock">;
   readonly #run: { dir: string; shownDir: string };
-  #writtenMs = Number.NEGATIVE_INFINITY;
+  readonly #ending = new AbortController();
   /** What is not in the page. */
   #unwritten: SoFar | null = null;
-  #isWriting = false;
+  #work: Promise<void> | null = null;
 
   constructor(
     context: Pick<CommandContext, "options" | "cwd" | "clock">,
@@ -106,28 +108,36 @@ export class SheetSoFar {
   }
 
   /** Shows the images that are here: at once, unless the page was written a moment ago. */
-  async show(soFar: SoFar): Promise<void> {
+  show(soFar: SoFar): void {
     this.#unwritten = soFar;
-    const isFresh = this.#context.clock.monotonicMs() - this.#writtenMs < SHEET_MS;
-    if (!isFresh && !this.#isWriting) await this.end();
+    if (readFlags(this.#context).gallery) this.#work ??= this.#follow();
   }
 
-  /** Writes what `show` has not written. */
+  /** Shows at once what `show` was given, and ends the work. */
   async end(): Promise<void> {
+    this.#ending.abort();
+    await this.#work;
+  }
+
+  async #follow(): Promise<void> {
     const { clock } = this.#context;
-    const soFar = this.#unwritten;
-    if (soFar === null || !readFlags(this.#context).gallery) return;
-    this.#unwritten = null;
-    this.#isWriting = true;
+    for (let soFar = this.#unwritten; soFar !== null; soFar = this.#unwritten) {
+      this.#unwritten = null;
+      const startMs = clock.monotonicMs();
+      await this.#write(soFar);
+      const restMs = Math.max(SHEET_MS, SHEET_RESTS * (clock.monotonicMs() - startMs));
+      await clock.sleep(restMs, this.#ending.signal).catch(() => {});
+    }
+    this.#work = null;
+  }
+
+  async #write({ state, lines, input }: SoFar): Promise<void> {
     const { dir, shownDir: directory } = this.#run;
-    const { state, input } = soFar;
     const { model = null, task_name: name = null } = state.request ?? {};
-    const lines = soFar.lines.filter(({ files }) => files.length > 0);
-    const facts = { directory, name, model, state, lines, input, nowMs: clock.nowMs() };
+    const made = lines.filter(({ files }) => files.length > 0);
+    const facts = { directory, name, model, state, lines: made, input, nowMs: this.#context.clock.nowMs() };
     const report = buildReport({ ...facts, askedCount: [...input.keys()].length });
     await writeGallery(dir, report, { loadThumbnail: async () => null }).catch(() => {});
-    this.#writtenMs = clock.monotonicMs();
-    this.#isWriting = false;
   }
 }
 

@@ -13,7 +13,15 @@ import { givenFields } from "../../prompts/options.ts";
 import { stands } from "../standing.ts";
 import { type InputLine, type RunInput, readRunInput } from "./input.ts";
 import { IMAGES_FOLDER, REMOVED_FOLDER } from "./names.ts";
-import { isImagePath, type ResultFile, readJsonLine, type Verified, writeJsonLines } from "./run-files.ts";
+import {
+  isImagePath,
+  isWholeImage,
+  type ResultFile,
+  readJsonLine,
+  type Verified,
+  writeJsonLines,
+} from "./run-files.ts";
+import type { RunReporter } from "./run-service.ts";
 import { supersededIn } from "./run-state.ts";
 import type { RunState } from "./run-state-schema.ts";
 
@@ -262,6 +270,17 @@ export async function setAsideStray(
   const stray = earlier.filter(isStray);
   for (const { path } of stray.flatMap(({ files }) => files))
     if (isImagePath(path) && !current.has(path)) await moveAway(dir, path);
+}
+
+/** Moves a picture that a person has put in the place of an image to `removed/`, and says so. Anything but a whole image stays. */
+export async function moveChangedAway(
+  dir: string,
+  path: string,
+  { note }: Pick<RunReporter, "note">,
+): Promise<void> {
+  if (!(await isWholeImage(join(dir, path)))) return;
+  const moved = await moveAway(dir, path);
+  if (moved !== null) note(`${path} was changed by hand: that picture is now ${moved}`);
 }
 
 /**

@@ -10,13 +10,12 @@ import { isOutOfCapacity, mayPass } from "../../http/retries.ts";
 import { makeDirectory, regularFilePieces, syncDirectory } from "../../kernel/files.ts";
 import { PASSING_PREFIX } from "../directory/claim.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";
-import { moveAway, type ResultLine } from "../directory/results.ts";
+import { moveChangedAway, type ResultLine } from "../directory/results.ts";
 import {
   type CheckedFile,
   inspect,
   isImagePath,
   isIntact,
-  isWholeImage,
   type ResultFile,
   writeVerified,
 } from "../directory/run-files.ts";
@@ -343,9 +342,7 @@ export function placeImage(
   { bytes, path, expected, known }: PlacedImage,
 ): ReturnType<typeof writeVerified> {
   const makeRoom = async () => {
-    if (path !== known?.path || !(await isWholeImage(join(dir, path)))) return;
-    const moved = await moveAway(dir, path);
-    if (moved !== null) reporter.note(`${path} was changed by hand: that picture is now ${moved}`);
+    if (path === known?.path) await moveChangedAway(dir, path, reporter);
   };
   return writeVerified(bytes, join(dir, path), expected, path, makeRoom);
 }

@@ -201,7 +201,7 @@ function factsOf(report: RunReport): string {
   const facts = [
     madeCount === askedCount ? all : `${madeCount} of ${all}`,
     ...(openCount === 0 ? [] : [`${openCount} not here yet`]),
-    ...(removedCount === 0 ? [] : [`${removedCount} of earlier prompts, in <code>removed/</code>`]),
+    ...(removedCount === 0 ? [] : [`${removedCount} earlier, in <code>removed/</code>`]),
     ...makers.map((name) => `<code>${escapeMarkup(name)}</code>`),
     ...(cost === null ? [] : [costText(cost)]),
     `<time datetime="${escapeMarkup(endedAt)}">${escapeMarkup(shortDate(endedAt))}</time>`,
