@@ -139,7 +139,9 @@ function refuseTooMany(items: readonly ItemBody[], { model, limits }: Rules): vo
     const bodies = reference_images ?? [];
     total += (output_count ?? 1) * bodies.length;
     if (bodies.length > perItem) {
-      const problem = `has ${bodies.length} images; this model takes at most ${perItem}`;
+      const isOpen = perItem === 0 && model?.maxReferenceImages === undefined;
+      const way = isOpen ? " (the configuration of the service can say how many: `maxReferenceImages`)" : "";
+      const problem = `has ${bodies.length} images; this model takes at most ${perItem}${way}`;
       throw fieldError("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", `items[${i}].reference_images`, problem);
     }
   }

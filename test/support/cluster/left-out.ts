@@ -36,6 +36,14 @@ const LEFT_OUT: readonly { reason: string; stores: readonly Stores[]; tests: rea
     ],
   },
   {
+    reason: "only the owner pauses the workers, and there is none",
+    stores: SHARED,
+    tests: [
+      "its file may be deleted right after it was created",
+      "is refused above the number that a key may have running",
+    ],
+  },
+  {
     reason: "what no record names is removed when it is old: another process may be about to record it",
     stores: SHARED,
     tests: [
