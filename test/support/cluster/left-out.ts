@@ -56,7 +56,11 @@ const LEFT_OUT: readonly { reason: string; stores: readonly Stores[]; tests: rea
   {
     reason: "waits until the sweep is all that sleeps",
     stores: SHARED,
-    tests: ["is gone after 48 hours, with its bytes", "is removed by a service that does not run long"],
+    tests: [
+      "is gone after 48 hours, with its bytes",
+      "is removed by a service that does not run long",
+      "are there for 24 hours, and are removed after them",
+    ],
   },
   {
     reason: "a chunk counts when its request has ended",
