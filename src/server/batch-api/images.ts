@@ -124,15 +124,17 @@ const getContent: Operation = {
     const { imageIndex } = output;
     const name = imageIndex === 0 ? item.customId : `${item.customId}_${imageIndex + 1}`;
     const asked = readQuery(request, "ImageType") ?? null;
-    const { sizeBytes, sha256, mimeType, open } = await outputAs(deps, output, asked);
-    const download = {
-      sizeBytes,
-      etag: sha256,
-      mimeType,
-      fileName: `${safeFileName(name)}.${IMAGE_EXTENSIONS[mimeType]}`,
-      open,
-    };
-    await sendDownload(request, response, download, () => deps.slots.take(caller.key.id));
+    const takeSlot = () => deps.slots.take(caller.key.id);
+    // An image that is converted is in memory as a whole, also for its headers or a part of it.
+    const leaveSlot = asked === null || asked === output.mimeType ? null : takeSlot();
+    try {
+      const { sizeBytes, sha256, mimeType, open } = await outputAs(deps, output, asked);
+      const fileName = `${safeFileName(name)}.${IMAGE_EXTENSIONS[mimeType]}`;
+      const download = { sizeBytes, etag: sha256, mimeType, fileName, open };
+      await sendDownload(request, response, download, leaveSlot === null ? takeSlot : () => () => {});
+    } finally {
+      leaveSlot?.();
+    }
   },
 };
 
@@ -146,7 +148,7 @@ export const imageOperations: readonly Operation[] = [
     summary: "Size, type and ETag of one image",
     parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", "Early", ...conditions],
     answers: headAnswers("the image"),
-    errors: contentErrors,
+    errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
   },
   {
     id: "deleteItemContent",
