@@ -186,12 +186,17 @@ interface LockOptions {
  */
 export async function withRunLock<T>(dir: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
   await refuseLinks(dir);
-  return withLock(dir, options, work);
+  return withLockFile(join(dir, LOCK_FILE), options, work);
 }
 
-async function withLock<T>(dir: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
+/** Does work alone as `withRunLock` does, with a lock of its own: a file that exists while the work lasts, or after a crash. */
+export async function withLockFile<T>(
+  path: string,
+  options: LockOptions,
+  work: () => Promise<T>,
+): Promise<T> {
   const { clock, signal, patienceMs = PATIENCE_MS } = options;
-  const path = join(dir, LOCK_FILE);
+  const dir = dirname(path);
   if (isReadOnly(dir)) return work();
   let made: string | undefined;
   for (let waitedMs = 0; ; waitedMs += POLL_MS) {
@@ -273,7 +278,7 @@ export async function recordInRunState(dir: string, batches: readonly Batch[], c
   const byId = new Map(batches.map((batch) => [batch.id, batch]));
   try {
     // Nothing is written into the folders of the run: a link in the place of one is no reason to fail.
-    await withLock(dir, { clock, patienceMs: 0 }, async () => {
+    await withLockFile(join(dir, LOCK_FILE), { clock, patienceMs: 0 }, async () => {
       // Read again: it may have changed while this process waited for the batches.
       const runState = await readRunState(dir);
       if (runState === null) return;

@@ -1,0 +1,166 @@
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import { saving } from "../client/file-errors.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import type { Clock } from "../kernel/clock.ts";
+import { readRegularFile, requireWriteRoot } from "../kernel/files.ts";
+import { parseJson } from "../kernel/json.ts";
+import { formatProblem } from "../prompts/problems.ts";
+import { withLockFile } from "./directory/claim.ts";
+
+/*
+ * What people decide about the pictures of a run: `review.jsonl` in its directory, one decision a line, in the order in which
+ * they were made. Lines are only ever appended. Every command that decides, in the browser or without one, uses this file.
+ */
+
+export const REVIEW_FILE = "review.jsonl";
+
+/** `keep`: it is good. `again`: make another one, which `retry --rejected` does. `drop`: it is not wanted at all. */
+export const VERDICTS = ["keep", "again", "drop"] as const;
+export type Verdict = (typeof VERDICTS)[number];
+
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/, { error: "must be a SHA-256 in hexadecimal" });
+
+const decisionSchema = z
+  .strictObject({
+    id: z
+      .string()
+      .min(1)
+      .describe("for a verdict the custom_id of an image, for a choice the one of a prompt line"),
+    version: sha256
+      .nullable()
+      .describe("the SHA-256 of the picture as it was made; null for an image that has none"),
+    verdict: z
+      .enum(VERDICTS, { error: `must be ${VERDICTS.join(", ")}, or null to take it back` })
+      .nullable()
+      .optional(),
+    choose: z
+      .union([z.int().min(1), sha256], { error: "must be the number of an image, from 1, or a SHA-256" })
+      .nullable()
+      .optional()
+      .describe(
+        "the image of the line: its number, from 1, or the SHA-256 of a version; null to take it back",
+      ),
+    words: z.string().optional().describe("what should change"),
+    date: z.iso.datetime(),
+  })
+  .refine(({ verdict, choose }) => (verdict === undefined) !== (choose === undefined), {
+    error: "needs either verdict or choose",
+  });
+
+/** A line of `review.jsonl`: a verdict about an image, or which image of a prompt line is chosen. */
+export type Decision = z.infer<typeof decisionSchema>;
+
+/** What counts: the last verdict for each image, and the last choice for each prompt line. Those taken back are left out. */
+export interface Review {
+  /** By the id of the image. */
+  verdicts: ReadonlyMap<string, Decision & { verdict: Verdict }>;
+  /** By the id of the prompt line. `version` is the hash of the chosen picture. */
+  choices: ReadonlyMap<string, Decision & { choose: number | string }>;
+}
+
+/**
+ * Reads the decisions about a run; none if the directory has no `review.jsonl`. A last line that was cut off by a kill is left out.
+ * Throws `INVALID_INPUT`, with file and line, for a line that this version cannot read.
+ */
+export async function readReview(dir: string): Promise<Review> {
+  const path = join(dir, REVIEW_FILE);
+  const { lines, tail } = splitLines(readBytes(path));
+  const all = lines.flatMap((text, i) => (text.trim() === "" ? [] : parseDecision(path, i + 1, text)));
+  if (tail !== "" && !isTorn(tail)) all.push(parseDecision(path, lines.length + 1, tail));
+  const verdicts = new Map<string, Decision & { verdict: Verdict }>();
+  const choices = new Map<string, Decision & { choose: number | string }>();
+  for (const { verdict, choose, ...decision } of all) {
+    if (verdict === null) verdicts.delete(decision.id);
+    else if (verdict !== undefined) verdicts.set(decision.id, { ...decision, verdict });
+    if (choose === null) choices.delete(decision.id);
+    else if (choose !== undefined) choices.set(decision.id, { ...decision, choose });
+  }
+  return { verdicts, choices };
+}
+
+/**
+ * Appends decisions; they are on disk when this resolves. A last line that was cut off by a kill is removed first. Other
+ * processes may append at the same time, and the run may be at work. Throws `SAVE_FAILED`, and
+ * `INVALID_INPUT` for a last line that was edited by hand.
+ */
+export async function addDecisions(
+  dir: string,
+  decisions: readonly Omit<Decision, "date">[],
+  clock: Clock,
+): Promise<void> {
+  if (decisions.length === 0) return;
+  const path = join(dir, REVIEW_FILE);
+  const date = new Date(clock.nowMs()).toISOString();
+  const text = decisions.map(
+    (decision) => `${JSON.stringify(decisionSchema.parse({ ...decision, date }))}\n`,
+  );
+  await withLockFile(join(dir, `.${REVIEW_FILE}.lock`), { clock }, () =>
+    saving(path, async () => {
+      const before = readBytes(path);
+      const { lines, tail } = splitLines(before);
+      const isWhole = tail === "" || !isTorn(tail);
+      if (tail !== "" && isWhole) parseDecision(path, lines.length + 1, tail);
+      const file = await open(path, "a+");
+      try {
+        await requireWriteRoot(file.fd, path);
+        if (!isWhole) await file.truncate(before.lastIndexOf(LINE_FEED) + 1);
+        await file.appendFile(`${tail !== "" && isWhole ? "\n" : ""}${text.join("")}`);
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+    }),
+  );
+}
+
+const LINE_FEED = 0x0a;
+
+/** More than the decisions about any run need. */
+const MOST_BYTES = 256 * 1024 * 1024;
+
+function readBytes(path: string): Buffer {
+  try {
+    return readRegularFile(path, MOST_BYTES);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return Buffer.alloc(0);
+    throw new ImgbatchError("SAVE_FAILED", `Could not read ${path} (${code}).`, { cause: error });
+  }
+}
+
+/** Returns the whole lines of a file, and what follows the last line feed. */
+function splitLines(bytes: Buffer): { lines: string[]; tail: string } {
+  const lines = bytes.toString("utf8").split("\n");
+  const tail = lines.pop() ?? "";
+  return { lines, tail: tail.trim() };
+}
+
+/** Whether a text without a line feed is the beginning of a line whose writer was killed. */
+function isTorn(tail: string): boolean {
+  try {
+    parseJson(tail);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+function parseDecision(file: string, line: number, text: string): Decision {
+  const advice = "mend or remove this line, or use the version of imgbatch that wrote it";
+  const wrong = (field: string | null, message: string) =>
+    new ImgbatchError("INVALID_INPUT", formatProblem({ file, line, field, message }), { advice });
+  let json: unknown;
+  try {
+    json = parseJson(text);
+  } catch {
+    throw wrong(null, "is not JSON");
+  }
+  const read = decisionSchema.safeParse(json);
+  if (read.success) return read.data;
+  const [issue] = read.error.issues;
+  if (issue?.code === "unrecognized_keys")
+    throw wrong(issue.keys[0] ?? null, "is no field of a decision that this version knows");
+  throw wrong(issue?.path.join(".") || null, issue?.message ?? "is no decision");
+}
