@@ -17,7 +17,7 @@ import { withLockFile } from "./directory/claim.ts";
 export const REVIEW_FILE = "review.jsonl";
 
 /** `keep`: it is good. `again`: make another one, which `retry --rejected` does. `drop`: it is not wanted at all. */
-export const VERDICTS = ["keep", "again", "drop"] as const;
+const VERDICTS = ["keep", "again", "drop"] as const;
 export type Verdict = (typeof VERDICTS)[number];
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/, { error: "must be a SHA-256 in hexadecimal" });
@@ -50,10 +50,10 @@ const decisionSchema = z
   });
 
 /** A line of `review.jsonl`: a verdict about an image, or which image of a prompt line is chosen. */
-export type Decision = z.infer<typeof decisionSchema>;
+type Decision = z.infer<typeof decisionSchema>;
 
 /** What counts: the last verdict for each image, and the last choice for each prompt line. Those taken back are left out. */
-export interface Review {
+interface Review {
   /** By the id of the image. */
   verdicts: ReadonlyMap<string, Decision & { verdict: Verdict }>;
   /** By the id of the prompt line. `version` is the hash of the chosen picture. */
