@@ -69,12 +69,41 @@ describe("the guide", () => {
 });
 
 describe("the page about the source", () => {
+  const page = readFileSync(resolve(ROOT, "src/README.md"), "utf8");
+
   it("[REPO-6] names only files that exist", () => {
-    const page = readFileSync(resolve(ROOT, "src/README.md"), "utf8");
     const named = [...page.matchAll(/`((?:[a-z-]+\/)+[a-zA-Z.-]+)`/g)].map((match) => match[1] ?? "");
     expect(named.length).toBeGreaterThan(20);
     expect(
       named.filter((path) => !existsSync(resolve(ROOT, "src", path)) && !existsSync(resolve(ROOT, path))),
     ).toEqual([]);
+  });
+
+  it("[REPO-6] lists the types of an item, at most nine, each made from one before it in the file that is named", () => {
+    const section = page.split("## The types of an item")[1]?.split("\n## ")[0] ?? "";
+    const rows = section
+      .split("\n")
+      .filter((line) => line.startsWith("| `"))
+      .map((line) => line.split("|").map((cell) => cell.trim().replaceAll("`", "")));
+    expect(rows.length).toBeGreaterThan(5);
+    expect(rows.length).toBeLessThanOrEqual(9);
+    const sourceOf = (path: string) => readFileSync(resolve(ROOT, "src", path), "utf8");
+    const uses = (path: string, name: string) => new RegExp(`\\b${name}\\b`).test(sourceOf(path));
+    const isDeclared = (path: string, name: string) =>
+      new RegExp(`^export (?:interface|type) ${name}\\b`, "m").test(sourceOf(path));
+    // Parts and narrower forms, which are declared beside a type of the list, or a type that extends them.
+    const forms = ["CheckedContent", "LeasedItem", "MadeImage"];
+    const before: string[] = [];
+    for (const [, name = "", , declared = "", made = ""] of rows) {
+      expect(isDeclared(declared, name), `${declared} exports ${name}`).toBe(true);
+      if (before.length > 0) {
+        expect(uses(made, name), `${made} makes ${name}`).toBe(true);
+        const from = before.filter((earlier) => earlier !== name && uses(made, earlier));
+        expect(from, `${made} makes ${name} from a type before it`).not.toEqual([]);
+      }
+      before.push(name, ...forms.filter((form) => uses(declared, form)));
+    }
+    const named = [...section.matchAll(/`([A-Z]\w+)`/g)].map(([, name = ""]) => name);
+    expect(named.filter((name) => !before.includes(name))).toEqual([]);
   });
 });

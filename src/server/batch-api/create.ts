@@ -4,6 +4,7 @@ import {
   announcedPixels,
   type BatchModel,
   batchSchemas,
+  type CreateItemBody,
   type ListEnvelope,
 } from "../../contract/batch-api.ts";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
@@ -72,23 +73,26 @@ interface Rules {
   sent: SentTexts;
 }
 
+/** The reference images of each item, as they were sent. */
+type SentReferences = readonly (readonly unknown[])[];
+
 /**
  * Reads the reference images of all items and checks their count, Base64 and size; `checkImages` follows. `items` are checked
  * but for their images. Throws the code of the first failure.
  */
 async function readReferences(
-  bodies: readonly ItemBody[],
+  sent: SentReferences,
   items: readonly CheckedItem[],
   rules: Rules,
 ): Promise<CheckedItem[]> {
-  refuseTooMany(bodies, rules);
+  refuseTooMany(sent, items, rules);
   const yieldSometimes = createYield();
   let totalBytes = 0;
   const checked: CheckedItem[] = [];
   const known = new Map<string, CheckedImage>();
   for (const [i, item] of items.entries()) {
     const images: CheckedImage[] = [];
-    for (const [j, body] of (bodies[i]?.reference_images ?? []).entries()) {
+    for (const [j, body] of (sent[i] ?? []).entries()) {
       const at = `items[${i}].reference_images[${j}]`;
       const read = parseReference(body, at);
       const image = read.sha256 == null ? readReference(read, at, rules) : repeated(read, at, known);
@@ -132,14 +136,14 @@ async function checkImages(
   return sizes;
 }
 
-function refuseTooMany(items: readonly ItemBody[], { model, limits }: Rules): void {
+function refuseTooMany(sent: SentReferences, items: readonly CheckedItem[], { model, limits }: Rules): void {
   const perItem = model ? referenceLimit(model) : Number.POSITIVE_INFINITY;
   let total = 0;
-  for (const [i, { output_count, reference_images }] of items.entries()) {
-    const bodies = reference_images ?? [];
-    total += (output_count ?? 1) * bodies.length;
-    if (bodies.length > perItem) {
-      const problem = `has ${bodies.length} images; this model takes at most ${perItem}`;
+  for (const [i, { outputCount }] of items.entries()) {
+    const count = sent[i]?.length ?? 0;
+    total += outputCount * count;
+    if (count > perItem) {
+      const problem = `has ${count} images; this model takes at most ${perItem}`;
       throw fieldError("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", `items[${i}].reference_images`, problem);
     }
   }
@@ -283,7 +287,8 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     throw fieldError("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
   });
   const { sent = NO_SENT_TEXTS } = rules;
-  const checkedItems = await readReferences(request.items, items, { model, limits, sent });
+  const references = request.items.map(({ reference_images }) => reference_images ?? []);
+  const checkedItems = await readReferences(references, items, { model, limits, sent });
   const asked = {
     modelId,
     taskName,
@@ -315,9 +320,12 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   return { ...checked, items: shaped, model, hash };
 }
 
-type ItemBody = z.infer<typeof bodySchema>["items"][number];
-
-function checkItem(item: ItemBody, index: number, limits: Limits): Omit<CheckedItem, "options"> {
+/** Checks an item but for its reference images and its options, which follow. */
+function checkItem(
+  item: Omit<CreateItemBody, "reference_images" | "options">,
+  index: number,
+  limits: Limits,
+): Omit<CheckedItem, "options"> {
   const refuse = (field: string, problem: string) => invalid(`items[${index}].${field}`, problem);
   const prompt = item.prompt.trim();
   if (prompt === "") throw refuse("prompt", "must not be empty");

@@ -89,13 +89,21 @@ const JSON_COLUMNS = [
   "endedNames",
   "answer",
   "verbatim",
-  "options",
   "needs",
   "tasks",
 ];
 const YES_COLUMNS = ["isAdditive", "isPlay", "isPaused", "hasReferences", "isStopTold"];
 
+let lastOptions = { text: "{}", options: Object.freeze({}) };
+
+/** Parses the options of an item. Most items of a batch have the same, so the last ones are kept: a page parses them once. */
+function parseOptions(text: string): object {
+  if (text !== lastOptions.text) lastOptions = { text, options: Object.freeze(JSON.parse(text)) };
+  return lastOptions.options;
+}
+
 const READERS = new Map<string, (value: never) => unknown>([
+  ["options", parseOptions],
   ...JSON_COLUMNS.map((name) => [name, JSON.parse] as const),
   ...YES_COLUMNS.map((name) => [name, (value: number) => value === 1] as const),
 ]);
