@@ -32,6 +32,7 @@ interface Grid {
 const GAP = 14;
 const CAPTION = 52;
 const NARROW = 600;
+const LEAST_TILE = 216;
 const EXTRA_ROWS = 2;
 const ROW_HEAD = 34;
 /** The least and the largest tile of a comparison, and the one from which on a line has room for several prompts. */
@@ -42,8 +43,13 @@ const GOOD_COMPARED = 216;
 const GROUP_GAP = 26;
 
 /** Which tiles of a long grid to draw: those that the window shows, and some more above and below. */
-function useGrid(container: RefObject<HTMLElement | null>, count: number, compared: number | null): Grid {
-  const [view, setView] = useState<View>({ shape: shapeOf(0, null), firstRow: 0, endRow: 0 });
+function useGrid(
+  container: RefObject<HTMLElement | null>,
+  count: number,
+  compared: number | null,
+  leastTile: number,
+): Grid {
+  const [view, setView] = useState<View>({ shape: shapeOf(0, null, leastTile), firstRow: 0, endRow: 0 });
   useLayoutEffect(() => {
     const element = container.current;
     if (!element) return;
@@ -51,7 +57,7 @@ function useGrid(container: RefObject<HTMLElement | null>, count: number, compar
     const measure = () => {
       frame = 0;
       const { width, top } = element.getBoundingClientRect();
-      const next = viewOf(shapeOf(width, compared), -top, innerHeight);
+      const next = viewOf(shapeOf(width, compared, leastTile), -top, innerHeight);
       // Most steps of scrolling change nothing about the rows.
       setView((old) =>
         old.shape.tileWidth === next.shape.tileWidth &&
@@ -77,7 +83,7 @@ function useGrid(container: RefObject<HTMLElement | null>, count: number, compar
       removeEventListener("scroll", later);
       removeEventListener("resize", later);
     };
-  }, [container, compared]);
+  }, [container, compared, leastTile]);
   const { columns, rowHeight } = view.shape;
   return {
     ...view.shape,
@@ -105,8 +111,8 @@ function viewOf(shape: Shape, top: number, height: number): View {
 }
 
 /** `compared`: the columns of a comparison, which are shown where they fit. */
-function shapeOf(width: number, compared: number | null): Shape {
-  const least = width < NARROW ? 150 : 216;
+function shapeOf(width: number, compared: number | null, leastTile: number): Shape {
+  const least = width < NARROW ? 150 : leastTile;
   const isCompared = compared !== null && width >= compared * (LEAST_COMPARED + GAP);
   const fitting = Math.max(1, Math.floor((width + GAP) / (least + GAP)));
   const group = isCompared ? compared : 1;
@@ -323,7 +329,7 @@ export interface TileView {
 }
 
 /** Describes a tile that is `width` pixels wide. A function of the module: another one draws every tile again. */
-export type DescribeTile<T> = (item: T, width: number, variant: string | null) => TileView;
+type DescribeTile<T> = (item: T, width: number, variant: string | null) => TileView;
 
 /** What keys (`KeyboardEvent.key`) do with the item that has the focus. True: the focus goes on to the next one. */
 type TileActs<T> = Readonly<Record<string, (item: T) => boolean>>;
@@ -338,6 +344,8 @@ export function Gallery<T extends Keyed>(props: {
   describe: DescribeTile<T>;
   /** The variants of a comparison, a column each; null for a plain grid. */
   columns: readonly string[] | null;
+  /** How wide a tile is at least, in pixels, unless the window is narrow. */
+  leastTile?: number;
   /** The key of the image that is shown large; null: none. */
   openItem: string | null;
   /** By key. */
@@ -347,9 +355,19 @@ export function Gallery<T extends Keyed>(props: {
   acts?: TileActs<T>;
   onOpen: (key: string) => void;
 }) {
-  const { places, describe, columns, openItem, selected = NOTHING, onSelect, acts = NO_ACTS, onOpen } = props;
+  const {
+    places,
+    describe,
+    columns,
+    leastTile = LEAST_TILE,
+    openItem,
+    selected = NOTHING,
+    onSelect,
+    acts = NO_ACTS,
+    onOpen,
+  } = props;
   const list = useRef<HTMLUListElement>(null);
-  const grid = useGrid(list, places.length, columns?.length ?? null);
+  const grid = useGrid(list, places.length, columns?.length ?? null, leastTile);
   const [lastToggled, setLastToggled] = useState(0);
   const latest = useRef({ places, selected, lastToggled, onSelect, onOpen });
   latest.current = { places, selected, lastToggled, onSelect, onOpen };
