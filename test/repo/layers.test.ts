@@ -65,11 +65,11 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
     target: /^service\/(start-service|pino-log)\.ts$/,
     from: /^cli\/(connect\/embedded|commands\/(serve|exec))\.ts$/,
   },
-  { target: /^service\/storage\/(backup|move)\.ts$/, from: /^cli\/commands\/admin\.ts$/ },
+  { target: /^service\/storage\/backup\.ts$/, from: /^cli\/commands\/admin\.ts$/ },
   { target: /^service\/admin\.ts$/, from: /^cli\/commands\/(admin[a-z-]*|budget)\.ts$/ },
   {
     target: /^service\/(provider-status|storage\/open-storage)\.ts$/,
-    from: /^cli\/commands\/(providers|doctor[a-z-]*)\.ts$/,
+    from: /^cli\/commands\/(admin|providers|doctor[a-z-]*)\.ts$/,
   },
   {
     target: /^service\/native-modules\.ts$/,

@@ -42,7 +42,7 @@ export async function planAgain(
   { parentId, ids, round }: { parentId: string | null; ids: readonly string[]; round: number },
 ): Promise<RunBatch[]> {
   if (ids.length === 0) return [];
-  const { isReal: _, ...settings } = settingsOf(state);
+  const settings = settingsOf(state);
   const asked = await itemsOf(dir, input, ids);
   const items = instead === undefined ? asked : asked.map((item) => ({ ...item, model: modelOf(item) }));
   const other = instead === undefined ? {} : { provider: instead };
