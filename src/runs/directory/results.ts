@@ -13,7 +13,15 @@ import { givenFields } from "../../prompts/options.ts";
 import { stands } from "../standing.ts";
 import { type InputLine, type RunInput, readRunInput } from "./input.ts";
 import { IMAGES_FOLDER, REMOVED_FOLDER } from "./names.ts";
-import { isImagePath, type ResultFile, readJsonLine, type Verified, writeJsonLines } from "./run-files.ts";
+import {
+  isImagePath,
+  isWholeImage,
+  type ResultFile,
+  readJsonLine,
+  type Verified,
+  writeJsonLines,
+} from "./run-files.ts";
+import type { RunReporter } from "./run-service.ts";
 import { supersededIn } from "./run-state.ts";
 import type { RunState } from "./run-state-schema.ts";
 
@@ -264,17 +272,32 @@ export async function setAsideStray(
     if (isImagePath(path) && !current.has(path)) await moveAway(dir, path);
 }
 
-/** A file of the same name that was moved earlier stays. */
-async function moveAway(dir: string, path: string): Promise<void> {
+/** Moves a picture that a person has put in the place of an image to `removed/`, and says so. Anything but a whole image stays. */
+export async function moveChangedAway(
+  dir: string,
+  path: string,
+  { note }: Pick<RunReporter, "note">,
+): Promise<void> {
+  if (!(await isWholeImage(join(dir, path)))) return;
+  const moved = await moveAway(dir, path);
+  if (moved !== null) note(`${path} was changed by hand: that picture is now ${moved}`);
+}
+
+/**
+ * Moves a file of a run to `removed/`, and returns its path there; null if there is no such file. A file of the same name
+ * that was moved earlier stays.
+ */
+export async function moveAway(dir: string, path: string): Promise<string | null> {
   const from = join(dir, path);
   const folder = join(dir, REMOVED_FOLDER);
-  if (!existsSync(from)) return;
+  if (!existsSync(from)) return null;
   await saving(folder, () => makeDirectory(folder));
   const [, stem = "", extension = ""] = /^(.*?)(\.[^.]*)?$/.exec(basename(path)) ?? [];
   for (let n = 1; ; n++) {
-    const to = join(folder, n === 1 ? `${stem}${extension}` : `${stem}~${n}${extension}`);
+    const name = n === 1 ? `${stem}${extension}` : `${stem}~${n}${extension}`;
+    const to = join(folder, name);
     if ((await lstat(to).catch(() => null)) !== null) continue;
     await saving(to, () => rename(from, to));
-    return;
+    return `${REMOVED_FOLDER}/${name}`;
   }
 }

@@ -112,13 +112,14 @@ const getContent: Operation = {
   id: "getItemContent",
   method: "get",
   path: PATHS.content,
-  summary: "One image of an ended batch",
-  parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", ...ranges],
+  summary: "One image of an ended batch; with `early`, of any batch",
+  parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", "Early", ...ranges],
   answers: downloadAnswers("The image.", images),
   errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
   handler: (deps) => async (request, response) => {
     const caller = callerOf(response);
-    const mustHaveEnded = caller.scope.keys === "own";
+    // The live view of `serve` shows images as they are made.
+    const mustHaveEnded = caller.scope.keys === "own" && readQuery(request, "Early") !== "true";
     const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded });
     const { imageIndex } = output;
     const name = imageIndex === 0 ? item.customId : `${item.customId}_${imageIndex + 1}`;
@@ -145,7 +146,7 @@ export const imageOperations: readonly Operation[] = [
     id: "headItemContent",
     method: "head",
     summary: "Size, type and ETag of one image",
-    parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", ...conditions],
+    parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", "Early", ...conditions],
     answers: headAnswers("the image"),
     errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
   },
