@@ -10,7 +10,14 @@ import { numberToMicros } from "../kernel/money.ts";
 import { commitPendingInput, removePassingZips } from "./directory/claim.ts";
 import { readRunInput } from "./directory/input.ts";
 import { createDiskNames, imageStem } from "./directory/names.ts";
-import { type ResultLine, setAside, setAsideStray, writeResults } from "./directory/results.ts";
+import {
+  isSupersededIn,
+  type ResultLine,
+  readResults,
+  setAside,
+  setAsideStray,
+  writeResults,
+} from "./directory/results.ts";
 import { isIntact, type ResultFile } from "./directory/run-files.ts";
 import { otherMaker, type RunReporter, type RunService } from "./directory/run-service.ts";
 import {
@@ -75,7 +82,7 @@ export interface RunOutcome {
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const { dir, state: runState, batches, service, signal } = options;
   await commitPendingInput(dir, runState);
-  const earlier = await setAside(dir, runState);
+  let earlier = await setAside(dir, await readResults(dir), isSupersededIn(runState));
   const input = await readRunInput(dir);
   const names = keepNames(earlier, batches);
   const stemOf = (id: string) => imageStem(id, runState.names ?? "id", input.get(id));
@@ -88,24 +95,35 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const entries = new Map(runState.batches.map((entry) => [entry.id, entry]));
   const roundOf = (batch: Batch) => entries.get(batch.id)?.round ?? 0;
   const unknown = unknownBatches(runState, batches, service);
+  /** Images that were made again because a person wanted another picture: the earlier ones do not stand for them any more. */
+  const replaced = new Set<string>();
+  const replace = async (batch: Batch, ids: readonly string[]) => {
+    const isEarlier = (line: ResultLine) => line.batch_id !== batch.id && ids.includes(line.custom_id);
+    for (const { path } of earlier.filter(isEarlier).flatMap(({ files }) => files)) names.free(path);
+    for (const id of ids) replaced.add(id);
+    earlier = await setAside(dir, earlier, isEarlier);
+  };
   // The last attempt at an image counts, so earlier attempts are not fetched any more, unless only they have the image.
   for (const batch of batches.toSorted((a, b) => roundOf(b) - roundOf(a))) {
     const entry = entries.get(batch.id);
     if (entry !== undefined) recordBatch(entry, batch);
     const superseded = supersededIn(runState, roundOf(batch));
+    const gone = new Set([...superseded, ...replaced]);
     const isWanted = (id: string) => {
       const later = lines.get(id);
-      return !superseded.has(id) && (later === undefined || !stands(later, "here"));
+      return !gone.has(id) && (later === undefined || !stands(later, "here"));
     };
     try {
-      const gone = goneOf(batch, entry && unknown.get(entry));
-      const found = await collectBatch(options, batch, { entry, gone, isWanted, earlier, pathFor });
+      const reason = goneOf(batch, entry && unknown.get(entry));
+      const facts = { entry, gone: reason, isWanted, earlier, pathFor, replace };
+      const found = await collectBatch(options, batch, facts);
       fetchedCount += found.fetchedCount;
       paidNowMicroUsd += paidNow(batch, found.items, options);
       for (const line of found.lines) {
         const later = lines.get(line.custom_id);
-        if (later === undefined || (!stands(later, "here") && stands(line, "here")))
-          lines.set(line.custom_id, line);
+        if (later === undefined) lines.set(line.custom_id, line);
+        else if (!stands(later, "here") && stands(line, "here"))
+          lines.set(line.custom_id, later.again === undefined ? line : notRemade(line, later));
       }
       if (entry !== undefined) noteMissing(entry, found.lines);
     } catch (error) {
@@ -143,6 +161,15 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const facts = { fetchedCount, paidNowMicroUsd, hasRetry, failedAt, unknown: reasons };
   return { dir, batches, deciding, lines: last, ...facts };
 }
+
+/** Says in the line of an earlier picture why it was not made again. */
+function notRemade(line: ResultLine, { error }: ResultLine): ResultLine {
+  const note = `${NOT_REMADE}${error?.code ?? "NO_OUTCOME"}: ${error?.message ?? "it has no outcome"}`;
+  return { ...line, notes: [...(line.notes ?? []).filter((each) => !each.startsWith(NOT_REMADE)), note] };
+}
+
+/** Begins the note of a picture that was to be replaced. */
+export const NOT_REMADE = "not made again: ";
 
 /** Returns what was captured of an ended batch since the command began. `items` are all of its items. */
 function paidNow(
@@ -204,12 +231,14 @@ interface Collected extends Pick<FetchJob, "gone" | "pathFor"> {
   /** Whether the batch still stands for an image, by its id in the run. */
   isWanted: (id: string) => boolean;
   earlier: readonly ResultLine[];
+  /** Moves the earlier pictures of images to `versions/`, because the batch has made others. */
+  replace: (batch: Batch, ids: readonly string[]) => Promise<void>;
 }
 
 async function collectBatch(
   options: CollectOptions,
   batch: Batch,
-  { entry, gone, isWanted, earlier, pathFor }: Collected,
+  { entry, gone, isWanted, earlier, pathFor, replace }: Collected,
 ): Promise<{ lines: ResultLine[]; items: readonly BatchItem[]; fetchedCount: number }> {
   const { dir, service, signal, reporter } = options;
   const { http } = service;
@@ -223,6 +252,12 @@ async function collectBatch(
     : await listItems(http, batch.id, signal, entry?.asked_count);
   if (!isUnknown) requireWholeList(batch, listed);
   const wanted = listed.filter(({ customId }) => isWanted(idOf(customId)));
+  const remade = entry?.again === undefined ? [] : wanted.filter(hasImages);
+  if (remade.length > 0)
+    await replace(
+      batch,
+      remade.map(({ customId }) => idOf(customId)),
+    );
   const before = new Map(
     earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),
   );
@@ -258,6 +293,7 @@ async function collectBatch(
   const billed = new Set(entry?.may_be_billed);
   const lines = wanted.map((item): ResultLine => {
     const found = files.get(item.customId) ?? { files: [] };
+    const again = entry?.again?.images[idOf(item.customId)];
     const notes = notesOf(item.facts, found.files);
     const noted = billed.has(idOf(item.customId)) ? [...notes, BILLED_ELSEWHERE] : notes;
     const problem = problems.get(item.customId);
@@ -269,6 +305,7 @@ async function collectBatch(
       ...found,
       ...item.facts,
       ...(noted.length > 0 && { notes: noted }),
+      ...(again === undefined ? {} : { again }),
       ...(batch.isPlay && item.facts.cost !== undefined && { play_money: true as const }),
       ...(error == null ? {} : { error }),
     };

@@ -54,6 +54,11 @@ const COMMANDS: readonly CommandEntry[] = [
     load: async () => (await import("./open.ts")).command,
   },
   {
+    name: "review",
+    summary: "decide which pictures of a run are kept, made again or dropped, and which of several is chosen",
+    load: async () => (await import("./review.ts")).command,
+  },
+  {
     name: "pack",
     summary: "write a run into one ZIP to hand over: contact sheet, images, results and prompts",
     load: async () => (await import("./pack.ts")).command,
@@ -65,7 +70,7 @@ const COMMANDS: readonly CommandEntry[] = [
   },
   {
     name: "retry",
-    summary: "make the failed images of a run again, into the same directory; run it again to resume",
+    summary: "make failed or unwanted images of a run again, into the same directory; run it again to resume",
     load: async () => (await import("./retry.ts")).command,
   },
   {

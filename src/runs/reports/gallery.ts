@@ -194,11 +194,11 @@ function pageSlots(report: RunReport): Record<string, string> {
 const DETAILS = `<label class="details"><input type="checkbox"> Metadata</label>`;
 
 function factsOf(report: RunReport): string {
-  const { images, failedCount, removedCount, makers, cost, endedAt, batches } = report;
+  const { images, failedCount, versionCount, makers, cost, endedAt, batches } = report;
   const all = counted(images.length, "image");
   const facts = [
     failedCount === 0 ? all : `${images.length - failedCount} of ${all}`,
-    ...(removedCount === 0 ? [] : [`${removedCount} of earlier prompts, in <code>removed/</code>`]),
+    ...(versionCount === 0 ? [] : [`${counted(versionCount, "earlier picture")} in <code>versions/</code>`]),
     ...makers.map((name) => `<code>${escapeMarkup(name)}</code>`),
     ...(cost === null ? [] : [costText(cost)]),
     `<time datetime="${escapeMarkup(endedAt)}">${escapeMarkup(shortDate(endedAt))}</time>`,
