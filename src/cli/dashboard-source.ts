@@ -110,7 +110,7 @@ export function createDashboardSource(options: SourceOptions): HttpSource {
   };
   const showPicture = async ({ batchId, customId, box }: Extract<Intent, { type: "show-picture" }>) => {
     const [{ data, contentType }, { toPixels }] = await Promise.all([
-      getContent(http, batchId, customId, 0, signal),
+      getContent(http, batchId, customId, 0, { signal, isEarly: true }),
       import("../imaging/thumbnail.ts"),
     ]);
     const pixels = await toPixels(data, box);

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import type { Batch } from "../client/answers.ts";
 import { timeLimit } from "../client/poll.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
@@ -16,7 +17,13 @@ import {
   sumCosts,
 } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
-import { collectRun, NOT_REMADE, type RunOutcome } from "../runs/collect-run.ts";
+import {
+  collectRun,
+  EarlyImages,
+  type EarlyOptions,
+  NOT_REMADE,
+  type RunOutcome,
+} from "../runs/collect-run.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
@@ -33,10 +40,11 @@ import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import { pollInterval, stoppable } from "./interruption.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
 import { ALL_HERE, unknownNote } from "./output/next-step.ts";
-import { fetchAgain, writeRunReports } from "./output/reports.ts";
+import { fetchAgain, SheetSoFar, writeRunReports } from "./output/reports.ts";
 import { type EndedSteps, nextOfRun } from "./output/run-steps.ts";
+import type { Target } from "./targets.ts";
 
-interface RunToFetch extends Omit<EndedRun, "outcome"> {
+interface RunToFetch extends Omit<EndedRun, "outcome">, Pick<Parameters<typeof collectRun>[0], "early"> {
   dir: string;
   batches: readonly Batch[];
   keepZip: boolean;
@@ -92,7 +100,69 @@ export async function finishRun(
     state.batches.map(({ id, round }) => [id ?? "", supersededIn(state, round).size]),
   );
   const waiting = { service, clock, random: Math.random, intervalMs, signal, reporter, retries, superseded };
-  return fetchRun(context, service, { ...run, batches: await awaitBatches(run.batches, waiting) });
+  const wait = (onLook?: (states: readonly Batch[]) => void) =>
+    awaitBatches(run.batches, { ...waiting, onLook });
+  const ended = run.keepZip
+    ? { batches: await wait() }
+    : await savingEarly(context, service, [{ ...run, isLocked: true }], wait);
+  return fetchRun(context, service, { ...run, ...ended });
+}
+
+interface RunUnderWay {
+  dir: string;
+  shownDir: string;
+  state: RunState;
+  /** See `EarlyImages`. */
+  isLocked: boolean;
+}
+
+/** The runs of a command that only waits for them. */
+export function runsUnderWay(targets: readonly Target[]): RunUnderWay[] {
+  return targets.flatMap(({ argument, run }) =>
+    run === null ? [] : [{ ...run, shownDir: argument, isLocked: false }],
+  );
+}
+
+/**
+ * Waits for batches with `wait`, and meanwhile saves their images in the directories of their runs. Returns the batches, and
+ * the ids of the images that are saved.
+ */
+export async function savingEarly(
+  context: CommandContext,
+  service: ConnectedService,
+  runs: readonly RunUnderWay[],
+  wait: (onLook: (states: readonly Batch[]) => void) => Promise<Batch[]>,
+): Promise<{ batches: Batch[]; early: ReadonlySet<string> }> {
+  const { signal, clock, output: reporter } = context;
+  const savers = runs.map((run) => {
+    const { state } = run;
+    const sheet = new SheetSoFar(context, run);
+    const onSaved: EarlyOptions["onSaved"] = (lines, input) => sheet.show({ state, lines, input });
+    const images = new EarlyImages({ ...run, service, clock, reporter, signal, onSaved });
+    return { ...run, sheet, images, ids: new Set(state.batches.map(({ id }) => id)) };
+  });
+  const onLook = (states: readonly Batch[]) => {
+    for (const { ids, images } of savers) images.notice(states.filter(({ id }) => ids.has(id)));
+  };
+  const early = new Set<string>();
+  try {
+    const batches = await wait(onLook);
+    for (const { images, sheet } of savers) {
+      for (const id of await images.end()) early.add(id);
+      await sheet.end();
+    }
+    return { batches, early };
+  } catch (error) {
+    for (const { images, sheet, shownDir, isLocked } of savers) {
+      const { size } = await images.leave();
+      await sheet.end();
+      if (isLocked && size > 0) {
+        const page = shellWord(join(shownDir, GALLERY_FILE));
+        reporter.note(`${counted(size, "image")} on disk so far: ${page}`);
+      }
+    }
+    throw error;
+  }
 }
 
 /** Fetches the images of ended batches, writes the reports, and returns the result. */

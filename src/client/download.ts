@@ -163,18 +163,23 @@ interface Content {
 
 /**
  * Gets the bytes of one image of an item. `index` counts from 0. `type`: the service is to convert it, which other services
- * may not do; default: as it is. Throws the service's errors and `NETWORK`.
+ * may not do; default: as it is. `isEarly`: the batch need not have ended, which other services may not allow. Throws the
+ * service's errors and `NETWORK`.
  */
 export async function getContent(
   http: Http,
   batchId: string,
   customId: string,
   index: number,
-  signal?: AbortSignal,
-  type?: ImageMimeType,
+  {
+    signal,
+    type,
+    isEarly,
+  }: { signal?: AbortSignal | undefined; type?: ImageMimeType; isEarly?: boolean } = {},
 ): Promise<Content> {
   const as = type === undefined ? "" : `&mime_type=${encodeURIComponent(type)}`;
-  const path = `${routes.content(batchId, customId)}?image_index=${index}${as}`;
+  const early = isEarly === true ? "&early=true" : "";
+  const path = `${routes.content(batchId, customId)}?image_index=${index}${as}${early}`;
   return http.stream(
     async () => ({
       method: "GET",

@@ -183,10 +183,10 @@ export function expandedCustomIds(customId: string, outputCount: number): string
   return Array.from({ length: outputCount }, (_, i) => `${customId}_${String(i + 1).padStart(2, "0")}`);
 }
 
-/** The most reference images that an item may have for a model, unless the configuration sets a limit. */
-export function referenceLimitByName(model: string): number {
+/** The most reference images that an item may have for a model of which nothing else is known; null: its name does not say. */
+export function referenceLimitByName(model: string): number | null {
   if (model.includes("flash-image") || model.includes("flash-lite-image")) return 3;
-  return model.includes("pro-image") ? 14 : 0;
+  return model.includes("pro-image") ? 14 : null;
 }
 
 const NOUNS: Record<string, string> = {

@@ -78,9 +78,9 @@ export function batchModelsOf(group: GroupEntry, models: readonly ModelEntry[]):
   return models.filter((m) => m.family === "native" && m.batch && groupHasModel(group, m.id));
 }
 
-/** The most reference images that one item of a batch may have. */
+/** The most reference images that one item of a batch may have: 0 for a model of which neither entry nor name says how many. */
 export function referenceLimit(model: ModelEntry): number {
-  return model.maxReferenceImages ?? referenceLimitByName(model.id);
+  return model.maxReferenceImages ?? referenceLimitByName(model.id) ?? 0;
 }
 
 /** The model that providers run for a requested model id: its `mapsTo`, or the id itself, also for an unknown model. */

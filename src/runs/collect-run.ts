@@ -2,16 +2,20 @@ import { join } from "node:path";
 import { type Batch, type BatchItem, hasImages } from "../client/answers.ts";
 import { listItems } from "../client/batches.ts";
 import { removeFile } from "../client/file-errors.ts";
+import { deadline } from "../client/poll.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
-import type { ImageMimeType } from "../contract/image-formats.ts";
+import { mayPass } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { groupBy } from "../kernel/json.ts";
 import { numberToMicros } from "../kernel/money.ts";
-import { commitPendingInput, removePassingZips } from "./directory/claim.ts";
-import { readRunInput } from "./directory/input.ts";
-import { createDiskNames, imageStem } from "./directory/names.ts";
+import { foldFileName } from "../kernel/text.ts";
+import { commitPendingInput, removePassingZips, withRunLock } from "./directory/claim.ts";
+import { type RunInput, readRunInput } from "./directory/input.ts";
+import { createDiskNames, imageFileName, imageStem } from "./directory/names.ts";
 import {
   isSupersededIn,
+  moveAway,
   type ResultLine,
   readResults,
   setAside,
@@ -52,6 +56,8 @@ interface CollectOptions {
   beganMs?: number;
   /** The batches, by id, as an earlier command had left them. All that the others cost is paid now. Default: all batches. */
   found?: ReadonlyMap<string, Batch>;
+  /** The ids of the images that this command has saved and reported before their batches ended. Default: none. */
+  early?: ReadonlySet<string>;
 }
 
 export interface RunOutcome {
@@ -80,17 +86,14 @@ export interface RunOutcome {
  * disk, the key or the account ends everything at once.
  */
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
-  const { dir, state: runState, batches, service, signal } = options;
+  const { dir, state: runState, batches, service, signal, reporter, early = new Set() } = options;
   await commitPendingInput(dir, runState);
-  let earlier = await setAside(dir, await readResults(dir), isSupersededIn(runState));
+  let earlier = await setAside(dir, await readResults(dir), isSupersededIn(runState), reporter);
   const input = await readRunInput(dir);
-  const names = keepNames(earlier, batches);
-  const stemOf = (id: string) => imageStem(id, runState.names ?? "id", input.get(id));
-  const pathFor = (id: string, index: number, type: ImageMimeType) =>
-    names.takeImage(id, index, type, stemOf(id));
+  const { pathFor, free } = pathsOf(runState, batches, earlier, input);
   const lines = new Map<string, ResultLine>();
   const errors: unknown[] = [];
-  let fetchedCount = 0;
+  let fetchedCount = early.size;
   let paidNowMicroUsd = 0;
   const entries = new Map(runState.batches.map((entry) => [entry.id, entry]));
   const roundOf = (batch: Batch) => entries.get(batch.id)?.round ?? 0;
@@ -99,9 +102,9 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const replaced = new Set<string>();
   const replace = async (batch: Batch, ids: readonly string[]) => {
     const isEarlier = (line: ResultLine) => line.batch_id !== batch.id && ids.includes(line.custom_id);
-    for (const { path } of earlier.filter(isEarlier).flatMap(({ files }) => files)) names.free(path);
+    for (const { path } of earlier.filter(isEarlier).flatMap(({ files }) => files)) free(path);
     for (const id of ids) replaced.add(id);
-    earlier = await setAside(dir, earlier, isEarlier);
+    earlier = await setAside(dir, earlier, isEarlier, reporter);
   };
   // The last attempt at an image counts, so earlier attempts are not fetched any more, unless only they have the image.
   for (const batch of batches.toSorted((a, b) => roundOf(b) - roundOf(a))) {
@@ -145,8 +148,7 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
       lines.set(line.custom_id, line);
     if (isComplete) requireAskedFor(asked, [...lines.values()]);
   }
-  // In input order, which services need not keep. Lines of unknown ids come last.
-  const last = [...new Set([...asked, ...lines.keys()])].flatMap((id) => lines.get(id) ?? []);
+  const last = inputOrder(input, lines);
   const { hasRetry, failedAt } = await writeResults(dir, last, input);
   await removeSuperseded(dir, earlier, last);
   if (isComplete && input.damage === null) await setAsideStray(dir, runState, earlier, last, input);
@@ -170,6 +172,32 @@ function notRemade(line: ResultLine, { error }: ResultLine): ResultLine {
 
 /** Begins the note of a picture that was to be replaced. */
 export const NOT_REMADE = "not made again: ";
+
+/** Returns results in the order of the input, which services need not keep. Lines of unknown ids come last. */
+function inputOrder(input: RunInput, lines: ReadonlyMap<string, ResultLine>): ResultLine[] {
+  return [...new Set([...input.keys(), ...lines.keys()])].flatMap((id) => lines.get(id) ?? []);
+}
+
+/**
+ * Gives the images of a run their paths. Files of an earlier command keep theirs, so that a repair changes nothing else, until
+ * they are moved away: then `free`.
+ */
+function pathsOf(
+  { names: naming = "id" }: RunState,
+  batches: readonly Pick<Batch, "id">[],
+  earlier: readonly ResultLine[],
+  input: RunInput,
+): { pathFor: FetchJob["pathFor"]; free: (path: string) => void } {
+  const names = createDiskNames();
+  const ids = new Set(batches.map((batch) => batch.id));
+  for (const line of earlier) {
+    if (ids.has(line.batch_id ?? "")) for (const file of line.files) names.keep(file.path);
+  }
+  return {
+    pathFor: (id, index, type) => names.takeImage(id, index, type, imageStem(id, naming, input.get(id))),
+    free: names.free,
+  };
+}
 
 /** Returns what was captured of an ended batch since the command began. `items` are all of its items. */
 function paidNow(
@@ -235,13 +263,15 @@ interface Collected extends Pick<FetchJob, "gone" | "pathFor"> {
   replace: (batch: Batch, ids: readonly string[]) => Promise<void>;
 }
 
+/** Brings what a batch has made. Of a batch that has not ended, these are the images that the service gives early, some at a time. */
 async function collectBatch(
-  options: CollectOptions,
+  options: Omit<CollectOptions, "batches">,
   batch: Batch,
   { entry, gone, isWanted, earlier, pathFor, replace }: Collected,
 ): Promise<{ lines: ResultLine[]; items: readonly BatchItem[]; fetchedCount: number }> {
-  const { dir, service, signal, reporter } = options;
+  const { dir, service, signal, reporter, early } = options;
   const { http } = service;
+  const isEarly = !batch.isDone;
   const type = options.keepZip ? null : (options.state.request?.response_mime_type ?? null);
   // The images of a retry may have been sent under other ids.
   const ids = new Map(entry?.images?.map((id) => [retriedId(id), id]));
@@ -249,9 +279,11 @@ async function collectBatch(
   const { isUnknown } = batch;
   const listed = isUnknown
     ? recordedItems(earlier, batch.id, entry?.images !== undefined)
-    : await listItems(http, batch.id, signal, entry?.asked_count);
+    : await listItems(http, batch.id, signal, entry?.asked_count, isEarly ? ["images"] : undefined);
   if (!isUnknown) requireWholeList(batch, listed);
-  const wanted = listed.filter(({ customId }) => isWanted(idOf(customId)));
+  const wanted = listed
+    .filter((item) => isWanted(idOf(item.customId)) && (!isEarly || isGivenEarly(item)))
+    .slice(0, isEarly ? MOST_AT_ONCE : undefined);
   const remade = entry?.again === undefined ? [] : wanted.filter(hasImages);
   if (remade.length > 0)
     await replace(
@@ -310,9 +342,170 @@ async function collectBatch(
       ...(error == null ? {} : { error }),
     };
   });
-  for (const { custom_id, status, error = null } of lines)
+  const isTold = ({ custom_id, files }: ResultLine) =>
+    early?.has(custom_id) === true || (isEarly && files.length === 0);
+  for (const { custom_id, status, error = null } of lines.filter((line) => !isTold(line)))
     reporter.event?.({ event: "item_ended", batch_id: batch.id, custom_id, status, error });
   return { lines, items: listed, fetchedCount };
+}
+
+/** Whether the service gives the image of an item before its batch has ended: those that do list it. */
+const isGivenEarly = (item: BatchItem) =>
+  hasImages(item) && item.imageCount === 1 && Array.isArray(item.raw.images);
+
+/** After each look, the loop rests this many times as long as the look took, so that saving early slows no image down. */
+const RESTS = 10;
+const SHORTEST_REST_MS = 500;
+/** How many images are saved before the results are written. */
+const MOST_AT_ONCE = 16;
+/** How long a stop may take to save what was made. */
+const LAST_LOOK_MS = 5_000;
+
+/** What is known of a run from the first look on. */
+interface EarlyRun extends Pick<Collected, "pathFor"> {
+  /** The results so far, by id. */
+  lines: Map<string, ResultLine>;
+  input: RunInput;
+  /** Ids whose files would have the same name: which of them gets it follows from their order, once all are made. */
+  unclear: ReadonlySet<string>;
+}
+
+export interface EarlyOptions
+  extends Pick<CollectOptions, "dir" | "state" | "service" | "clock" | "reporter" | "signal"> {
+  /** Whether the caller has the lock of the run. Otherwise each look takes it, and is left out while another command works there. */
+  isLocked: boolean;
+  /** Called with all results so far each time there are more. */
+  onSaved: (lines: readonly ResultLine[], input: RunInput) => void;
+}
+
+/**
+ * Saves and verifies the images of a run while its batches are under way, where the service gives them. What it does not save,
+ * `collectRun` fetches at the end: the directory is then the same as without it.
+ */
+export class EarlyImages {
+  readonly #options: EarlyOptions;
+  readonly #resting = new AbortController();
+  readonly #saved = new Set<string>();
+  #states: readonly Batch[] = [];
+  #seenCount = 0;
+  #work: Promise<void> | null = null;
+  /** Null before the first look. */
+  #run: EarlyRun | null = null;
+  /** The results of an earlier run are in the directory, or the service gives nothing early. */
+  #isOff = false;
+
+  constructor({ reporter, ...options }: EarlyOptions) {
+    // The progress of the run stays in sight.
+    this.#options = { ...options, reporter: { ...reporter, progress: () => {}, detail: () => {} } };
+  }
+
+  /** Takes the batches of the run as they are now. */
+  notice(states: readonly Batch[]): void {
+    this.#states = states;
+    if (this.#isOff || this.#count() <= this.#seenCount) return;
+    this.#work ??= this.#follow();
+    // `end` throws it.
+    this.#work.catch(() => {});
+  }
+
+  /** Ends the work after the batches have ended, and returns the ids of the images that were saved. */
+  async end(): Promise<ReadonlySet<string>> {
+    this.#resting.abort();
+    await this.#work;
+    return this.#saved;
+  }
+
+  /** Ends the work while the batches are under way: saves what was made until now. Returns as `end` does. */
+  async leave(): Promise<ReadonlySet<string>> {
+    const saved = await this.end();
+    if (!this.#isOff && this.#count() > saved.size) {
+      const limit = deadline(this.#options.clock, LAST_LOOK_MS);
+      await this.#save(limit.signal).finally(limit.stop);
+    }
+    return saved;
+  }
+
+  #count(): number {
+    return this.#states.reduce((sum, { isDone, successCount }) => sum + (isDone ? 0 : successCount), 0);
+  }
+
+  async #follow(): Promise<void> {
+    const { clock, signal } = this.#options;
+    while (!this.#resting.signal.aborted && signal?.aborted !== true && !this.#isOff) {
+      if (this.#count() <= this.#seenCount) break;
+      this.#seenCount = this.#count();
+      const startMs = clock.monotonicMs();
+      await this.#save(signal);
+      const restMs = Math.max(SHORTEST_REST_MS, RESTS * (clock.monotonicMs() - startMs));
+      await clock.sleep(restMs, this.#resting.signal).catch(() => {});
+    }
+    this.#work = null;
+  }
+
+  async #save(signal: AbortSignal | undefined): Promise<void> {
+    const { dir, clock, isLocked } = this.#options;
+    const look = async () => {
+      for (const batch of this.#states) if (!batch.isDone) await this.#saveBatch(batch, signal);
+    };
+    try {
+      if (isLocked) await look();
+      else {
+        // Another command may have worked there since.
+        this.#run = null;
+        await withRunLock(dir, { clock, signal, patienceMs: 0 }, look);
+      }
+    } catch (error) {
+      if (signal?.aborted === true) return;
+      if (!(error instanceof ImgbatchError)) throw error;
+      // The end of the run fetches what is missing, and reports what is wrong.
+      if (error.code !== "DIRECTORY_IN_USE") this.#isOff = !mayPass(error);
+    }
+  }
+
+  async #saveBatch(batch: Batch, signal: AbortSignal | undefined): Promise<void> {
+    const { dir, state, onSaved } = this.#options;
+    this.#run ??= await this.#begin();
+    const { lines, input, unclear, pathFor } = this.#run;
+    if (this.#isOff) return;
+    const entry = state.batches.find(({ id }) => id === batch.id);
+    const superseded = supersededIn(state, entry?.round ?? 0);
+    const isHere = (id: string) => (lines.get(id)?.files.length ?? 0) > 0;
+    const isWanted = (id: string) => !superseded.has(id) && !unclear.has(id) && !isHere(id);
+    for (;;) {
+      const options = { ...this.#options, signal, keepZip: false, isForgiving: true };
+      // Earlier pictures stay until the end, and these images have none here.
+      const wanted = { entry, gone: null, isWanted, earlier: [], pathFor, replace: async () => {} };
+      const found = (await collectBatch(options, batch, wanted)).lines.filter(
+        ({ files }) => files.length > 0,
+      );
+      if (found.length === 0) return;
+      for (const line of found) {
+        lines.set(line.custom_id, line);
+        this.#saved.add(line.custom_id);
+      }
+      const inOrder = inputOrder(input, lines);
+      await writeResults(dir, inOrder, input);
+      onSaved(inOrder, input);
+      if (found.length < MOST_AT_ONCE || this.#resting.signal.aborted) return;
+    }
+  }
+
+  async #begin(): Promise<EarlyRun> {
+    const { dir, state, reporter } = this.#options;
+    await commitPendingInput(dir, state);
+    const earlier = await setAside(dir, await readResults(dir), isSupersededIn(state), reporter);
+    const input = await readRunInput(dir);
+    const own = new Set(state.batches.map(({ id }) => id));
+    // The end of the run moves the images of another run away. Until then, nothing takes their names.
+    this.#isOff = input.damage !== null || earlier.some(({ batch_id: id = "" }) => !own.has(id));
+    const batches = state.batches.flatMap(({ id }) => (id === null ? [] : [{ id }]));
+    const lines = new Map(earlier.map((line) => [line.custom_id, line]));
+    const nameOf = (id: string) =>
+      foldFileName(imageFileName(imageStem(id, state.names ?? "id", input.get(id)), 0, "image/png"));
+    const named = groupBy(input.keys(), nameOf);
+    const unclear = new Set([...named.values()].filter((ids) => ids.length > 1).flat());
+    return { lines, input, unclear, pathFor: pathsOf(state, batches, earlier, input).pathFor };
+  }
 }
 
 /** Returns a line as its files came from the service: a converted file that is damaged is to be made from them again. */
@@ -333,22 +526,10 @@ function undelivered({ code, message, requestId }: ImgbatchError): ResultLine["e
   return { code, message, source: isOurs ? CLIENT : "service", ...facts };
 }
 
-/** Files of an earlier run keep their names, so that a repair changes nothing else. */
-function keepNames(
-  earlier: readonly ResultLine[],
-  batches: readonly Batch[],
-): ReturnType<typeof createDiskNames> {
-  const names = createDiskNames();
-  const ids = new Set(batches.map((batch) => batch.id));
-  for (const line of earlier) {
-    if (ids.has(line.batch_id ?? "")) for (const file of line.files) names.keep(file.path);
-  }
-  return names;
-}
-
 /**
  * Removes images of an earlier run that this run replaced. An image stays when it was changed since, when its replacement
- * could not be fetched, or when these results do not mention it.
+ * could not be fetched, or when these results do not mention it. One whose item failed after it was saved early goes to
+ * `versions/`.
  */
 async function removeSuperseded(
   dir: string,
@@ -359,14 +540,15 @@ async function removeSuperseded(
   const decided = new Set(
     lines.filter((line) => !stands(line, "unknown", "later", "lost")).map((line) => line.custom_id),
   );
-  const old: ResultFile[] = earlier
-    .filter((line) => decided.has(line.custom_id))
-    .flatMap((line) => line.files)
-    .filter((file) => !current.has(file.path));
-  for (const file of old) {
-    if (!(await isIntact(dir, file))) continue;
-    await removeFile(join(dir, file.path));
-  }
+  const failed = new Map(
+    lines.filter(({ files }) => files.length === 0).map((line) => [line.custom_id, line]),
+  );
+  for (const { custom_id: id, batch_id, files } of earlier.filter((line) => decided.has(line.custom_id)))
+    for (const file of files) {
+      if (current.has(file.path) || !(await isIntact(dir, file))) continue;
+      if (failed.get(id)?.batch_id === batch_id) await moveAway(dir, file.path);
+      else await removeFile(join(dir, file.path));
+    }
 }
 
 /** Throws `BAD_RESPONSE` when the service lists fewer items than the batch has. */

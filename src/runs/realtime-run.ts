@@ -25,9 +25,15 @@ import { appendText, syncDirectory } from "../kernel/files.ts";
 import { microsToNumber, numberToMicros } from "../kernel/money.ts";
 import type { RunOutcome } from "./collect-run.ts";
 import { checkDirectory, claimDirectory, removeLeftovers, requireSameService } from "./directory/claim.ts";
-import { readReference, readRunInput, writeInput } from "./directory/input.ts";
+import { type RunInput, readReference, readRunInput, writeInput } from "./directory/input.ts";
 import { IMAGES_FOLDER } from "./directory/names.ts";
-import { RESULTS_FILE, type ResultLine, readResults, writeResults } from "./directory/results.ts";
+import {
+  moveChangedAway,
+  RESULTS_FILE,
+  type ResultLine,
+  readResults,
+  writeResults,
+} from "./directory/results.ts";
 import {
   inspect,
   isImagePath,
@@ -63,6 +69,8 @@ export interface RealtimeRunOptions extends GenerateOptions {
   approve?: (images: readonly PlannedImage[]) => Promise<ImageConsent | null>;
   /** Called when `signal` ends the run, with the number of requests under way. Default: nothing is called. */
   onStop?: (underWay: number) => void;
+  /** Called each time an image was saved, with all results so far. */
+  onSaved?: (soFar: { state: RunState; lines: readonly ResultLine[]; input: RunInput }) => void;
   /** The failures of an earlier run that stay as they are. Default: images that two requests may have paid for. */
   staysFailed?: (line: ResultLine) => boolean;
 }
@@ -110,7 +118,10 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   // A refused run that is new leaves nothing behind.
   const consentOf = (await options.approve?.(missing)) ?? null;
   const runState = await openDirectory(options);
-  for (const path of replaced) await removeFile(join(dir, path));
+  for (const path of replaced) {
+    await moveChangedAway(dir, path, reporter);
+    await removeFile(join(dir, path));
+  }
   for (const line of lines.values()) reportEnded(reporter, line);
   signal?.throwIfAborted();
   // With its old key, the service sends nothing any more for a lost image. A kill must leave it lost, or with a new key.
@@ -118,6 +129,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   await writeRunState(dir, runState);
   await writeJsonLines(join(dir, RESULTS_FILE), [...lines.values()]);
 
+  const input = await readRunInput(dir);
   const notesOf = new Map(again.map(({ custom_id, notes = [] }) => [custom_id, notes]));
   const queue = new PQueue({ concurrency: options.concurrency });
   const ended: Pick<RealtimeOutcome, "stop" | "failure" | "abandonedCount"> = {
@@ -176,6 +188,8 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
           sha256,
         });
       reportEnded(reporter, line);
+      const soFar = plan.images.flatMap(({ customId }) => lines.get(customId) ?? []);
+      options.onSaved?.({ state: runState, lines: soFar, input });
     } catch (thrown) {
       const error = asError(thrown);
       if (signal?.aborted && error === signal.reason) {
@@ -216,7 +230,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
 
   const all = plan.images.map(({ customId }) => lines.get(customId) ?? lineOf(customId, "pending"));
   if (madeCount() > kept.size) await syncDirectory(join(dir, IMAGES_FOLDER));
-  const { hasRetry } = await writeResults(dir, all, await readRunInput(dir));
+  const { hasRetry } = await writeResults(dir, all, input);
   if (ended.stop === null) runState.finished_at = new Date(clock.nowMs()).toISOString();
   await writeRunState(dir, runState);
   const isMade = ({ customId }: PlannedImage) =>

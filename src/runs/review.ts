@@ -4,6 +4,7 @@ import { z } from "zod";
 import { saving } from "../client/file-errors.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { expandedCustomIds } from "../contract/limits.ts";
+import { VERDICTS, type Verdict } from "../contract/review-api.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { readRegularFile, requireWriteRoot } from "../kernel/files.ts";
@@ -20,10 +21,6 @@ import type { ResultFile } from "./directory/run-files.ts";
  */
 
 export const REVIEW_FILE = "review.jsonl";
-
-/** `keep`: it is good. `again`: make another one, which `retry --rejected` does. `drop`: it is not wanted at all. */
-const VERDICTS = ["keep", "again", "drop"] as const;
-export type Verdict = (typeof VERDICTS)[number];
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/, { error: "must be a SHA-256 in hexadecimal" });
 
@@ -55,10 +52,10 @@ const decisionSchema = z
   });
 
 /** A line of `review.jsonl`: a verdict about an image, or which image of a prompt line is chosen. */
-type Decision = z.infer<typeof decisionSchema>;
+export type Decision = z.infer<typeof decisionSchema>;
 
 /** What counts: the last verdict for each image, and the last choice for each prompt line. Those taken back are left out. */
-interface Review {
+export interface Review {
   /** By the id of the image. */
   verdicts: ReadonlyMap<string, Decision & { verdict: Verdict }>;
   /** By the id of the prompt line. `version` is the hash of the chosen picture. */

@@ -27,6 +27,8 @@ interface AwaitOptions extends PollOptions {
   retries?: ReadonlySet<string>;
   /** How many images of a batch, by its id, the run does not ask for any more. Default: none. */
   superseded?: ReadonlyMap<string, number>;
+  /** Called with all batches each time a batch was read. */
+  onLook?: ((states: readonly Batch[]) => void) | undefined;
 }
 
 /** Polls batches, and reports the progress of all. Otherwise like `pollBatches`. */
@@ -41,6 +43,7 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
       if (said !== lastSaid) for (const line of saidLines(said)) reporter.note(line);
       lastSaid = said;
       reporter.progress(progress(states), startMs);
+      options.onLook?.(states);
     },
     onFailure: (error, delayMs, untilMs) => {
       reporter.detail(`${error.message.replace(/\.?$/, ".")} Asking again in ${formatDuration(delayMs)}.`);

@@ -150,7 +150,7 @@ it("[REMAKE-2] a review decides what is made again, once, and its words change t
   expect((await run("retry", "out", "--rejected", "--edit", "--max-cost", "0.1")).code).toBe(0);
   expect(paid()).toBe(before + 1);
   expect((await run("review", "out", "--json")).json()).toMatchObject({
-    counts: { keep: 3, again: 0, drop: 0, undecided: 2 },
+    counts: { keep: 3, again: 0, drop: 0, undecided: 1 },
   });
   expect(linesOf("review.jsonl")).toHaveLength(5);
 });
@@ -214,8 +214,9 @@ it("[REV-2] a review without a browser names the nearest id, and writes nothing 
     "--json",
   );
   expect(chosen.json()).toMatchObject({
-    counts: { keep: 2, undecided: 3 },
-    choices: [
+    decisions: [
+      { id: "owl_02", verdict: "keep" },
+      { id: "fox", verdict: "keep", version: sha },
       { id: "owl", choose: 2, version: sha256Hex(read("images/owl_02.png")) },
       { id: "fox", choose: sha, version: sha },
     ],

@@ -88,6 +88,15 @@ it("[FILE-2] what the model does not take is said together with what is wrong an
   );
 });
 
+it("how many reference images a model takes is for its service to say, where neither its list nor its name does", async () => {
+  const cli = await bench({}, '{"prompt":"a cat","reference_images":["a.png"]}\n');
+  await writeFile(join(cli.cwd, "a.png"), png("a"));
+  cli.fake.always(/^GET .*\/models/, { status: 200, body: { data: [{ id: "own-model" }] } });
+  expect(await cli.here(["submit", "pets.jsonl", "--model", "own-model"])).toMatchObject({ code: 0 });
+  const body = cli.fake.requests.find(({ method }) => method === "POST")?.body ?? "";
+  expect(JSON.parse(body).items[0].reference_images).toHaveLength(1);
+});
+
 it("a service that cannot be asked hides no problem of a file", async () => {
   const cli = await bench({}, '{"promt":"x"}\n');
   await cli.fake.close();

@@ -83,9 +83,7 @@ it("after an update every command takes the run as its prompts are now", async (
   expect(first.code).toBe(0);
   expect(first.stderr).toContain("3 of 3 images on disk and verified; $0.07 now ($0.07 paid earlier)");
   // The cow. The dog had failed.
-  expect(await readFile(join(cli.cwd, "pets-images", "index.html"), "utf8")).toContain(
-    "1 of earlier prompts",
-  );
+  expect(await readFile(join(cli.cwd, "pets-images", "index.html"), "utf8")).toContain("1 earlier, in");
   const again = await cli.here(["submit", "pets.jsonl"]);
   expect(again.stderr).toContain("nothing to fetch; $0.00 now ($0.13 paid earlier)");
   const waited = await cli.here(["wait", "pets-images", "--json"]);

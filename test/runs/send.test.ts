@@ -241,6 +241,25 @@ it("after a refused update of several batches, another update pays only for its 
   ]);
 });
 
+it("the retry of a run that an upstream makes is another request than that of the same run with drawings", async () => {
+  const harness = await createRunHarness({ failing: /cat/ });
+  const { lines } = await harness.submit(PAIR);
+  const { dir, service, clock } = harness;
+  const state = await harness.runState();
+  const keyOf = async (images: object) => {
+    const run = { dir, service, clock, limits: DEFAULT_LIMITS };
+    const request = state.request && { ...state.request, ...images };
+    const plan = await planRetry({ ...run, state: { ...state, request } }, lines, {
+      refused: false,
+      lost: false,
+    });
+    return plan.added.map((entry) => entry.idempotency_key);
+  };
+  const [drawn, real] = [await keyOf({}), await keyOf({ images: "real" })];
+  expect(drawn).toHaveLength(1);
+  expect(real).not.toEqual(drawn);
+});
+
 it("[RETRY-1] of a refused retry only the refused batches are planned anew: one that may have been made stays", async () => {
   const harness = await createRunHarness({ failing: /cat/ });
   const lines = Array.from({ length: 3 }, (_, i) => ({ custom_id: `c${i}`, prompt: `cat ${i}` }));

@@ -107,8 +107,7 @@ describe("bodies and lines", () => {
   );
 
   it("of the most that the other limits allow are taken, with unknown fields of any size", async () => {
-    const service = await startTestService();
-    await service.setPaused(true);
+    const service = await startTestService({ providers: [new FakeProvider()] });
     const data = (await tinyPng()).toString("base64");
     const reference = { id: "狐".repeat(80), type: "t".repeat(40), mime_type: "image/png", data };
     const full = Array.from({ length: 200 }, (_, i) => ({

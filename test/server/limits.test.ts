@@ -65,8 +65,10 @@ describe("limits", () => {
     const service = await startTestService({ workers: false, config: { models } });
     const fits = { model, items: [await referring(count)] };
     expect(await codeOf(await service.create(fits))).toBe("BATCH_IMAGE_QUEUE_FAILED");
-    const exceeds = { model, items: [await referring(count + 1)] };
-    expect(await codeOf(await service.create(exceeds))).toBe("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES");
+    const exceeds = await service.create({ model, items: [await referring(count + 1)] });
+    const { error } = (await exceeds.json()) as ReturnType<typeof errorBody>;
+    expect(error.code).toBe("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES");
+    expect(error.message.includes("`maxReferenceImages`")).toBe(model === "plain");
   });
 
   it("reference images are limited one by one, together, and in number after expansion", async () => {
@@ -120,6 +122,10 @@ describe("limits", () => {
     const etag = head.headers.get("etag") ?? "";
     const same = await service.ask(`/${id}/items/i1/content`, { headers: { "if-none-match": etag } });
     expect(same.status).toBe(304);
+    const converted = `/${id}/items/i1/content?mime_type=image/webp`;
+    for (const headers of [{ range: "bytes=0-3" }, { "if-none-match": etag }])
+      expect(await statusOf(await service.ask(converted, { headers }))).toBe(429);
+    expect(await statusOf(await service.ask(converted, { method: "HEAD" }))).toBe(429);
     reader.destroy();
     await expect.poll(async () => statusOf(await service.ask(`/${id}/items/i1/content`))).toBe(200);
     const { stores } = await openBeside(service.data);

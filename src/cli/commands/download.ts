@@ -201,7 +201,7 @@ async function findContent(http: Http, { ids, customId, index }: ItemDownload, s
   let last: unknown = new ImgbatchError("BATCH_IMAGE_ITEM_NOT_FOUND");
   for (const batchId of ids) {
     try {
-      return { batchId, content: await getContent(http, batchId, customId, index, signal) };
+      return { batchId, content: await getContent(http, batchId, customId, index, { signal }) };
     } catch (error) {
       if (!(error instanceof ImgbatchError) || error.code !== "BATCH_IMAGE_ITEM_NOT_FOUND") throw error;
       last = error;

@@ -44,7 +44,7 @@ import { flagOf, flagOption, usdOption } from "../options.ts";
 import { type Judgement, judgeFailed } from "../output/batches.ts";
 import { exitCodeOf, originLines } from "../output/finish.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
-import { fetchAgain, writeRunReports } from "../output/reports.ts";
+import { fetchAgain, SheetSoFar, writeRunReports } from "../output/reports.ts";
 import { nextOfImages, remakeElsewhere } from "../output/run-steps.ts";
 import { chooseUpstream, originsOf } from "../targets.ts";
 import { paidRequestsNote } from "../terminal.ts";
@@ -215,8 +215,10 @@ async function makeRun(
       if (!isAwaited()) answers.abort(signal.reason);
       else if (note !== null) reporter.note(note);
     };
+    const sheet = new SheetSoFar(context, { dir, shownDir });
     const run: RealtimeRunOptions = {
       plan,
+      onSaved: (soFar) => sheet.show(soFar),
       onStop,
       answerSignal: answers.signal,
       ...(staysFailed && { staysFailed }),
@@ -231,7 +233,9 @@ async function makeRun(
       approve: realtimeConsent(options, model, service, context),
     };
     // Without the lock, two commands in one directory would both pay for the missing images.
-    const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
+    const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run)).finally(() =>
+      sheet.end(),
+    );
     reporter.settle();
     // `withService` replaces a borrowed service that ended, and runs this work again.
     if (outcome.stop?.code === "SERVICE_GONE") throw outcome.stop;

@@ -55,7 +55,7 @@ const COMMANDS: readonly CommandEntry[] = [
   },
   {
     name: "review",
-    summary: "decide which pictures of a run are kept, made again or dropped, and which of several is chosen",
+    summary: "look at the pictures of a run in the browser, and decide which stay and which are made again",
     load: async () => (await import("./review.ts")).command,
   },
   {

@@ -26,6 +26,7 @@ import { reportMisfits } from "../../runs/plan/settle-items.ts";
 import { itemsOf, settingsOf } from "../../runs/request.ts";
 import {
   namedImages,
+  type Review,
   type ReviewedLine,
   readReview,
   readReviewedLines,
@@ -314,7 +315,7 @@ function pictureOf(
   line: ReviewedLine | undefined,
   id: string,
   version: string | null,
-  review: Awaited<ReturnType<typeof readReview>>,
+  review: Review,
 ): string | null {
   const chosen = review.choices.get(line?.id ?? "")?.version;
   return line?.earlier.some((each) => each.id === id && each.version === chosen) ? (chosen ?? null) : version;

@@ -1,16 +1,18 @@
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
+import type { Verdict } from "../../contract/review-api.ts";
 import { counted } from "../../kernel/text.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
+import { readRunReview } from "../../runs/reports/review-run.ts";
 import {
   addDecisions,
   namedImages,
   namedLine,
   REVIEW_FILE,
+  type Review,
   type ReviewedLine,
   readReview,
   readReviewedLines,
-  type Verdict,
 } from "../../runs/review.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import type { TypedOptions } from "../options.ts";
@@ -26,6 +28,7 @@ export const command: CommandDetails = {
     },
   ],
   options: [
+    { flags: "--no-open", description: "print the link of the page, and open no browser" },
     {
       flags: "--keep <ids>",
       description: "these pictures are good, such as fox,'icon-*'; may be repeated, as all of these",
@@ -45,12 +48,15 @@ export const command: CommandDetails = {
     },
   ],
   examples: [
+    "imgbatch review",
+    "imgbatch review prompts-images --no-open",
     "imgbatch review prompts-images --keep fox,'icon-*' --again owl='hands are wrong'",
     "imgbatch review prompts-images --choose fox=2",
     "imgbatch retry prompts-images --rejected --edit",
   ],
   notes: [
-    `Decisions are lines of ${REVIEW_FILE} in the directory of the run; the last one about a picture counts. They cost nothing. \`imgbatch retry --rejected\` makes the pictures again, with a price first.`,
+    "Without --keep, --again, --drop and --choose, the pictures open in the browser. Keys in the page: k keep, x make again, d drop, e say what should change, 1–9 choose among the images of a prompt, u undo, arrows another picture, ? all keys.",
+    `Each decision is in ${REVIEW_FILE} of the run at once; the last one about a picture counts. The page is served to this machine alone, until Ctrl-C. Its link works once, within 10 minutes.`,
   ],
   exits: ["conflict", "saving"],
   run,
@@ -58,20 +64,32 @@ export const command: CommandDetails = {
 
 type NewDecision = Parameters<typeof addDecisions>[1][number];
 
-/** `imgbatch review`: records what a person decides about the pictures of a run, and shows what is decided. */
-async function run({
-  arguments: [named],
-  options,
-  cwd,
-  clock,
-  global,
-}: CommandContext): Promise<CommandResult> {
+/**
+ * `imgbatch review`: shows the pictures of a run in the browser, to decide on them, or records the decisions of the options. Says
+ * at the end what was decided.
+ */
+async function run(context: CommandContext): Promise<CommandResult> {
+  const { cwd, clock, global, options, results } = context;
+  const [named] = context.arguments;
   const shownDir = named ?? (await newestRun(cwd));
   const dir = resolve(cwd, shownDir);
   if ((await readRunState(dir)) === null) throw noRun(shownDir, cwd);
+  const isTyped = ["keep", "again", "drop", "choose"].some((name) => wordsOf(options, name).length > 0);
+  // Nobody would end it in a script.
+  const hasPerson = results.isForPeople || options.open === false;
+  if (isTyped) await decide(context, dir);
+  else if (hasPerson && !global.json) {
+    // Loaded only here: the page brings a server.
+    const { showReview } = await import("../review-page.ts");
+    await showReview(context, { dir, shownDir });
+  }
+  return describe(shownDir, await readRunReview(dir, shownDir, clock.nowMs()), global);
+}
+
+/** Records the decisions of the options: all of them or, if one cannot be, none. */
+async function decide({ options, clock }: CommandContext, dir: string): Promise<void> {
   const lines = await readReviewedLines(dir);
   const review = await readReview(dir);
-  // Nothing is written unless all of it can be.
   const decided = [
     ...verdicts(lines, wordsOf(options, "keep"), "--keep", "keep"),
     ...wordsOf(options, "again").flatMap((text) => againOf(lines, text)),
@@ -80,7 +98,6 @@ async function run({
   requireOnce(decided);
   const chosen = wordsOf(options, "choose").flatMap((text) => choiceOf(lines, text, review));
   await addDecisions(dir, [...decided, ...chosen], clock);
-  return describe(shownDir, lines, await readReview(dir), global);
 }
 
 function wordsOf(options: TypedOptions, name: string): string[] {
@@ -129,11 +146,7 @@ function requireOnce(decided: readonly NewDecision[]): void {
 const SHA = /^[0-9a-f]{6,64}$/;
 
 /** Reads `fox=2` and `fox=SHA`. What was said about other images of the line is taken back: one of them is chosen. */
-function choiceOf(
-  lines: readonly ReviewedLine[],
-  text: string,
-  review: Awaited<ReturnType<typeof readReview>>,
-): NewDecision[] {
+function choiceOf(lines: readonly ReviewedLine[], text: string, review: Review): NewDecision[] {
   const at = text.lastIndexOf("=");
   const [id, which] = [
     text.slice(0, at),
@@ -176,40 +189,21 @@ function choiceOf(
 
 function describe(
   shownDir: string,
-  lines: readonly ReviewedLine[],
-  review: Awaited<ReturnType<typeof readReview>>,
+  { view, review }: Awaited<ReturnType<typeof readRunReview>>,
   global: CommandContext["global"],
 ): CommandResult {
   const counts = { keep: 0, again: 0, drop: 0, undecided: 0, failed: 0 };
-  const decisions: object[] = [];
-  const shown: string[] = [];
-  for (const line of lines) {
-    const choice = review.choices.get(line.id);
-    for (const { id, version } of line.images) {
-      const last = review.verdicts.get(id);
-      // A verdict about a picture that was made again since does not count any more; the choice of an earlier one does.
-      const isCurrent = last !== undefined && (last.version === version || last.version === choice?.version);
-      const verdict = isCurrent ? last.verdict : null;
-      counts[verdict ?? (version === null ? "failed" : "undecided")]++;
-      decisions.push({ id, version, verdict, words: isCurrent ? (last.words ?? null) : null });
-      if (verdict === "again")
-        shown.push(`${id}: again${last?.words === undefined ? "" : `: ${last.words}`}`);
-      if (verdict === "drop") shown.push(`${id}: drop`);
-    }
-    if (choice !== undefined) shown.push(`${line.id}: ${choice.choose} is chosen`);
-  }
-  const { keep, again, drop, undecided, failed } = counts;
+  for (const { images, decision } of view.lines)
+    counts[images.length === 0 ? "failed" : (decision?.verdict ?? "undecided")]++;
   const said = [
-    `${keep} kept`,
-    `${again} to make again`,
-    `${drop} dropped`,
-    `${undecided} undecided`,
-    ...(failed === 0 ? [] : [`${failed} without a picture`]),
+    `${counts.keep} kept`,
+    `${counts.again} to make again`,
+    `${counts.drop} dropped`,
+    `${counts.undecided} undecided`,
+    ...(counts.failed === 0 ? [] : [`${counts.failed} without a picture`]),
   ];
-  const choices = [...review.choices.values()].map(({ id, version, choose }) => ({ id, version, choose }));
-  return {
-    json: { directory: shownDir, counts, decisions, choices },
-    lines: [...shown, said.join(", ")],
-    next: again === 0 ? null : nextCommand(global, "retry", shownDir, { flag: "--rejected" }),
-  };
+  const decisions = [...review.verdicts.values(), ...review.choices.values()];
+  const again = counts.again === 0 ? null : nextCommand(global, "retry", shownDir, { flag: "--rejected" });
+  const goOn = counts.undecided === 0 ? null : nextCommand(global, "review", shownDir);
+  return { json: { directory: shownDir, counts, decisions }, lines: [said.join(", ")], next: again ?? goOn };
 }

@@ -85,7 +85,7 @@ export const submitOptions: readonly read.OptionSpec[] = [
     flags: "--no-retry",
     description: "leave images that failed before as they are; without it, they are made again",
   },
-  { flags: "--zip", description: "keep the ZIP instead of unpacking it" },
+  { flags: "--zip", description: "keep the ZIP instead of unpacking it; all images then come at the end" },
 ];
 
 /** Throws `USAGE` for the first wrong option. */

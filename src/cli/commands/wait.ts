@@ -43,7 +43,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
         const found = await requireBatches(service.http, targets, signal);
         going = found.filter(({ isDone }) => !isDone).map(({ id }) => id);
         if (going.length > 0) service.noteDrawings();
-        const ended = await awaitBatches(found, {
+        const waiting = {
           service,
           clock,
           random: Math.random,
@@ -51,8 +51,14 @@ async function run(context: CommandContext): Promise<CommandResult> {
           signal,
           reporter: output,
           retries: new Set(targets.flatMap(({ run }) => (run === null ? [] : retryIds(run.state)))),
-        });
-        const batches = await withCounts(service.http, ended, signal);
+        };
+        // Commands that only ask start without the libraries that save images.
+        const { runsUnderWay, savingEarly } = await import("../finish-run.ts");
+        const runs = runsUnderWay(targets);
+        const ended = await savingEarly({ ...context, output, signal }, service, runs, (onLook) =>
+          awaitBatches(found, { ...waiting, onLook }),
+        );
+        const batches = await withCounts(service.http, ended.batches, signal);
         await recordAll(targets, batches, clock);
         output.settle();
         await requireImages(targets, batches, service, context.global);

@@ -8,6 +8,7 @@ import { hasChanged, outageText, pollBatches } from "../../runs/wait.ts";
 import type { CommandContext, CommandDetails, CommandResult, Lines, Output } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
+import { runsUnderWay, savingEarly } from "../finish-run.ts";
 import { explainStop, pollInterval } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { batchLine, describeEnd } from "../output/batches.ts";
@@ -91,7 +92,11 @@ async function watch(
     const options = { service, clock, intervalMs, output, names: isNamed };
     const ended = isLive
       ? await watchLive(context, found, targets, options)
-      : await watchBatches(found, { ...options, signal }, plain).finally(output.settle);
+      : (
+          await savingEarly(context, service, runsUnderWay(targets), (onLook) =>
+            watchBatches(found, { ...options, signal }, withLook(plain, onLook)),
+          ).finally(output.settle)
+        ).batches;
     if (ended === null) return { json: {} };
     const batches = await withCounts(service.http, ended, signal);
     await recordAll(targets, batches, clock);
@@ -133,6 +138,14 @@ interface WatchOptions {
   output: Output;
   /** Whether the command names the batches, so that stopped ones go on. */
   names: boolean;
+}
+
+function withLook(view: View, onLook: View["show"]): View {
+  const show = (batches: readonly Batch[]) => {
+    view.show(batches);
+    onLook(batches);
+  };
+  return { ...view, show };
 }
 
 /** Polls all batches, shows them, and returns them when every one has ended. */
@@ -230,7 +243,12 @@ async function watchLive(
     source.show(batches);
   };
   try {
-    return await watchBatches(found, { ...options, signal: both }, { show, trouble: source.trouble });
+    const view = { show, trouble: source.trouble };
+    const runs = runsUnderWay(targets);
+    const saving = savingEarly({ ...context, signal: both }, options.service, runs, (onLook) =>
+      watchBatches(found, { ...options, signal: both }, withLook(view, onLook)),
+    );
+    return (await saving).batches;
   } catch (error) {
     if (quit.signal.aborted && !signal.aborted) return null;
     throw error;

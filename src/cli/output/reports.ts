@@ -8,11 +8,11 @@ import { programName, shellWord } from "../../kernel/command-line.ts";
 import { isWithin, nearestExisting } from "../../kernel/files.ts";
 import type { Cost } from "../../kernel/money.ts";
 import { openPath } from "../../processes/programs.ts";
-import { readRunInput } from "../../runs/directory/input.ts";
+import { type RunInput, readRunInput } from "../../runs/directory/input.ts";
 import { readVersions } from "../../runs/directory/results.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
-import { GALLERY_FILE, type MakeThumbnail } from "../../runs/reports/gallery.ts";
+import { GALLERY_FILE, type MakeThumbnail, writeGallery } from "../../runs/reports/gallery.ts";
 import { buildReport, type EndedImage } from "../../runs/reports/run-report.ts";
 import { writeReports } from "../../runs/reports/write-reports.ts";
 import { repairsOf, stands } from "../../runs/standing.ts";
@@ -72,6 +72,72 @@ export async function writeRunReports(
   const sheet = join(dir, GALLERY_FILE);
   if (!(await openPath(sheet)))
     context.output.note(`nothing can be opened here; the contact sheet is ${sheet}`);
+}
+
+/** While a run is under way, its contact sheet is written at most this often. */
+const SHEET_MS = 2_000;
+/** Between two pages, the writer rests at least this many times as long as a page takes. */
+const SHEET_RESTS = 10;
+
+/** What is known of a run that is under way. */
+interface SoFar {
+  state: RunState;
+  lines: readonly EndedImage[];
+  input: Pick<RunInput, "get" | "keys">;
+}
+
+/**
+ * The contact sheet of a run that is under way. It shows the files themselves: small pictures of them are made at the end,
+ * once. A sheet that cannot be written is told then.
+ */
+export class SheetSoFar {
+  readonly #context: Pick<CommandContext, "options" | "cwd" | "clock">;
+  readonly #run: { dir: string; shownDir: string };
+  readonly #ending = new AbortController();
+  /** What is not in the page. */
+  #unwritten: SoFar | null = null;
+  #work: Promise<void> | null = null;
+
+  constructor(
+    context: Pick<CommandContext, "options" | "cwd" | "clock">,
+    run: { dir: string; shownDir: string },
+  ) {
+    this.#context = context;
+    this.#run = run;
+  }
+
+  /** Shows the images that are here: at once, unless the page was written a moment ago. */
+  show(soFar: SoFar): void {
+    this.#unwritten = soFar;
+    if (readFlags(this.#context).gallery) this.#work ??= this.#follow();
+  }
+
+  /** Shows at once what `show` was given, and ends the work. */
+  async end(): Promise<void> {
+    this.#ending.abort();
+    await this.#work;
+  }
+
+  async #follow(): Promise<void> {
+    const { clock } = this.#context;
+    for (let soFar = this.#unwritten; soFar !== null; soFar = this.#unwritten) {
+      this.#unwritten = null;
+      const startMs = clock.monotonicMs();
+      await this.#write(soFar);
+      const restMs = Math.max(SHEET_MS, SHEET_RESTS * (clock.monotonicMs() - startMs));
+      await clock.sleep(restMs, this.#ending.signal).catch(() => {});
+    }
+    this.#work = null;
+  }
+
+  async #write({ state, lines, input }: SoFar): Promise<void> {
+    const { dir, shownDir: directory } = this.#run;
+    const { model = null, task_name: name = null } = state.request ?? {};
+    const made = lines.filter(({ files }) => files.length > 0);
+    const facts = { directory, name, model, state, lines: made, input, nowMs: this.#context.clock.nowMs() };
+    const report = buildReport({ ...facts, askedCount: [...input.keys()].length });
+    await writeGallery(dir, report, { loadThumbnail: async () => null }).catch(() => {});
+  }
 }
 
 /** Returns a function that turns a path of the command line into one from `root` on. Paths elsewhere, and all paths without a root, stay. */

@@ -101,18 +101,21 @@ export async function processResults(
   nowMs: () => number,
 ): Promise<boolean> {
   const known: ReadBack = new Map();
-  await readBack(deps, batchId, known);
-  return deps.stores.write(async (tx) => {
-    const batch = await tx.batches.locked(batchId);
-    if (batch?.status !== "processing_results") return false;
-    const good = await failDamaged(tx, batchId, known);
-    // New outputs appeared after the read-back: it is repeated.
-    if (good === null) return false;
-    const items = await tx.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
-    const named = nameImages(items, good);
-    await tx.outputs.setEntryNames(named.map(({ output, entryName }) => ({ ...output, entryName })));
-    return (await moveBatch(tx, batch, "settling", nowMs())).isMoved;
-  });
+  for (;;) {
+    await readBack(deps, batchId, known);
+    const isMoved = await deps.stores.write(async (tx) => {
+      const batch = await tx.batches.locked(batchId);
+      if (batch?.status !== "processing_results") return false;
+      const good = await failDamaged(tx, batchId, known);
+      // New outputs appeared after the read-back: it is repeated.
+      if (good === null) return null;
+      const items = await tx.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
+      const named = nameImages(items, good);
+      await tx.outputs.setEntryNames(named.map(({ output, entryName }) => ({ ...output, entryName })));
+      return (await moveBatch(tx, batch, "settling", nowMs())).isMoved;
+    });
+    if (isMoved !== null) return isMoved;
+  }
 }
 
 interface EarlyEnd {

@@ -151,6 +151,7 @@ async function recordAll(tx: Transaction, finishes: readonly Finish[]): Promise<
   const items = finishes.map(({ item }) => item);
   await tx.lock("batch", ...new Set(items.map(({ batchId }) => batchId)));
   const isOurs = new Set(await tx.items.finish(items));
+  if (isOurs.size === 0) return items.map(() => ({ isOurs: false }));
   const ours = finishes.filter(({ item }) => isOurs.has(item));
   const successes = new Map<string, Parameters<Transaction["batches"]["addCounts"]>[0]>();
   for (const { batchId: id } of isOurs)

@@ -15,11 +15,13 @@ import { IMAGES_FOLDER, VERSIONS_FOLDER } from "./names.ts";
 import {
   hashFile,
   isImagePath,
+  isWholeImage,
   type ResultFile,
   readJsonLine,
   type Verified,
   writeJsonLines,
 } from "./run-files.ts";
+import type { RunReporter } from "./run-service.ts";
 import { supersededIn } from "./run-state.ts";
 import type { MadeAgain, RunState } from "./run-state-schema.ts";
 
@@ -271,12 +273,13 @@ export async function setAside(
   dir: string,
   lines: readonly ResultLine[],
   isEarlier: (line: ResultLine) => boolean,
+  reporter: Pick<RunReporter, "note">,
 ): Promise<ResultLine[]> {
   const left = lines.filter((line) => !isEarlier(line));
   if (left.length === lines.length) return left;
   const earlier: VersionLine[] = [];
   for await (const line of resultLines(join(dir, RESULTS_FILE))) if (isEarlier(line)) earlier.push(line);
-  await keepVersions(dir, earlier);
+  await keepVersions(dir, earlier, reporter);
   await writeResults(dir, left, await readRunInput(dir));
   return left;
 }
@@ -316,7 +319,11 @@ export async function setAsideStray(
  * Moves the images of lines to `versions/`, and adds the lines to the results there. The results are written first, so that a
  * picture that was moved before a kill has its result.
  */
-async function keepVersions(dir: string, lines: readonly VersionLine[]): Promise<void> {
+async function keepVersions(
+  dir: string,
+  lines: readonly VersionLine[],
+  reporter?: Pick<RunReporter, "note">,
+): Promise<void> {
   const moves: { from: string; to: string }[] = [];
   const versions: VersionLine[] = [];
   for (const line of lines) {
@@ -331,7 +338,9 @@ async function keepVersions(dir: string, lines: readonly VersionLine[]): Promise
       moves.push({ from, to: join(dir, path) });
       files.push({ ...file, path });
       // A person has changed it: what is kept is what is there.
-      if (sha256 !== file.sha256) notes.push(CHANGED);
+      if (sha256 === file.sha256) continue;
+      notes.push(CHANGED);
+      reporter?.note(`${file.path} was changed by hand: that picture is now ${path}`);
     }
     if (files.length > 0) versions.push({ ...line, files, ...(notes.length > 0 && { notes }) });
   }
@@ -367,4 +376,26 @@ export async function freeVersion(
     const there = await lstat(join(dir, path)).catch(() => null);
     if (there === null || (there.isFile() && (await hashFile(join(dir, path))) === sha256)) return path;
   }
+}
+
+/** Moves a picture that a person has put in the place of an image to `versions/`, and says so. Anything but a whole image stays. */
+export async function moveChangedAway(
+  dir: string,
+  path: string,
+  { note }: Pick<RunReporter, "note">,
+): Promise<void> {
+  if (!(await isWholeImage(join(dir, path)))) return;
+  const moved = await moveAway(dir, path);
+  if (moved !== null) note(`${path} was changed by hand: that picture is now ${moved}`);
+}
+
+/** Moves a file of a run to `versions/`, and returns its path there; null if there is no such file. */
+export async function moveAway(dir: string, path: string): Promise<string | null> {
+  const sha256 = await hashFile(join(dir, path));
+  if (sha256 === null) return null;
+  const folder = join(dir, VERSIONS_FOLDER);
+  await saving(folder, () => makeDirectory(folder));
+  const to = await freeVersion(dir, basename(path), sha256);
+  await saving(folder, () => rename(join(dir, path), join(dir, to)));
+  return to;
 }

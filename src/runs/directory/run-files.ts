@@ -1,12 +1,13 @@
 import { createHash, randomBytes } from "node:crypto";
 import { constants } from "node:fs";
-import { lstat, open, rename, rm } from "node:fs/promises";
+import { lstat, open, readFile, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
 import type { z } from "zod";
 import { removeFile, saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { HeaderReader, shownSize } from "../../contract/image-formats.ts";
+import { HeaderReader, shownSize, sniffImageType } from "../../contract/image-formats.ts";
+import { missingEnd } from "../../contract/image-structure.ts";
 import {
   makeDirectory,
   openPathBelow,
@@ -66,14 +67,15 @@ type Bytes = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
 /**
  * Writes an image so that the target is only ever a whole, checked one: it is written under a temporary name, checked,
- * synced and renamed. Throws `VERIFY_FAILED` for wrong bytes, `SAVE_FAILED` when the disk refuses. The caller must sync
- * the directory, once for all its files.
+ * synced and renamed. `makeRoom` is called when it is checked, before it takes the name. Throws `VERIFY_FAILED` for wrong
+ * bytes, `SAVE_FAILED` when the disk refuses. The caller must sync the directory, once for all its files.
  */
 export async function writeVerified(
   bytes: Bytes,
   target: string,
   expected: Expected,
   name: string,
+  makeRoom: () => Promise<void> = async () => {},
 ): Promise<Placed> {
   const temporary = join(
     dirname(target),
@@ -90,6 +92,7 @@ export async function writeVerified(
     } finally {
       await file.close();
     }
+    await makeRoom();
     await saving(target, () => rename(temporary, target));
     return placed;
   } catch (error) {
@@ -206,6 +209,13 @@ export async function readFacts(
 export async function isIntact(dir: string, file: ResultFile): Promise<boolean> {
   if (file.entry !== undefined || !isImagePath(file.path)) return false;
   return (await hashFile(join(dir, file.path))) === file.sha256;
+}
+
+/** Whether a file is an image from its first byte to its last, whatever it shows. */
+export async function isWholeImage(path: string): Promise<boolean> {
+  const bytes = await readFile(path).catch(() => null);
+  const type = bytes && sniffImageType(bytes);
+  return bytes !== null && type !== null && missingEnd(bytes, type) === null;
 }
 
 /** Whether a path is a name directly below `images/`. Other paths are not used, since a results file can be edited. */

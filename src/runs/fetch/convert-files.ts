@@ -7,9 +7,9 @@ import { DIFFERS, type ImageMimeType, sniffImageType } from "../../contract/imag
 import { makeDirectory, syncDirectory } from "../../kernel/files.ts";
 import { VERSIONS_FOLDER } from "../directory/names.ts";
 import { freeVersion, type ResultLine } from "../directory/results.ts";
-import { isImagePath, NOTHING_KNOWN, type ResultFile, writeVerified } from "../directory/run-files.ts";
+import { isImagePath, NOTHING_KNOWN, type ResultFile } from "../directory/run-files.ts";
 import { scopeOf } from "../standing.ts";
-import type { fetchImages } from "./fetch-images.ts";
+import { type fetchImages, placeImage } from "./fetch-images.ts";
 
 type FetchJob = Parameters<typeof fetchImages>[0];
 
@@ -45,8 +45,9 @@ export async function convertFiles(
   for (const [position, file] of files.entries()) {
     const { path: from, image_index: index = position, sha256, bytes, mime_type } = file;
     const isWanted = mime_type !== type && isImagePath(from);
+    const options = { signal, type, isEarly: !batch.isDone };
     const content = isWanted
-      ? await getContent(http, batch.id, customId, index, signal, type).catch((error: unknown) => {
+      ? await getContent(http, batch.id, customId, index, options).catch((error: unknown) => {
           if (scopeOf(error, { signal }) === "run") throw error;
           return null;
         })
@@ -59,7 +60,10 @@ export async function convertFiles(
     const path =
       before !== undefined && isImagePath(before.path) ? before.path : pathFor(customId, index, type);
     const expected = { ...NOTHING_KNOWN, sha256: content.sha256 };
-    const made = await writeVerified([content.data], join(dir, path), expected, path);
+    const made = await placeImage(
+      { dir, reporter },
+      { bytes: [content.data], path, expected, known: before },
+    );
     const folder = join(dir, VERSIONS_FOLDER);
     const original = { path: await freeVersion(dir, basename(from), sha256), sha256, bytes, mime_type };
     await saving(folder, async () => {

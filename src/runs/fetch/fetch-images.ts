@@ -10,7 +10,7 @@ import { isOutOfCapacity, mayPass } from "../../http/retries.ts";
 import { makeDirectory, regularFilePieces, syncDirectory } from "../../kernel/files.ts";
 import { PASSING_PREFIX } from "../directory/claim.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";
-import type { ResultLine } from "../directory/results.ts";
+import { moveChangedAway, type ResultLine } from "../directory/results.ts";
 import {
   type CheckedFile,
   inspect,
@@ -191,9 +191,13 @@ const WAYS: Record<Way, (work: Fetching, items: readonly BatchItem[]) => Promise
 };
 const TRYING: Record<Way, string> = { zip: "the ZIP", kept: "the ZIP", single: "the images one by one" };
 
-function waysFor({ gone, earlier }: FetchJob, missing: readonly BatchItem[], withoutZip: boolean): Way[] {
+function waysFor(
+  { batch, gone, earlier }: FetchJob,
+  missing: readonly BatchItem[],
+  withoutZip: boolean,
+): Way[] {
   if (gone !== null) return ["kept"];
-  if (withoutZip) return ["single"];
+  if (withoutZip || !batch.isDone) return ["single"];
   // An image that was wrong before must be compared with the manifest, which only the ZIP has.
   const isRepairable = ({ customId }: BatchItem) => {
     const line = earlier.get(customId);
@@ -243,8 +247,9 @@ async function fetchItem(work: Fetching, { customId, imageCount }: BatchItem): P
 }
 
 async function fetchOne(work: Fetching, customId: string, index: number): Promise<CheckedFile> {
-  const { dir, earlier } = work;
-  const { data, sha256 } = await getContent(work.http, work.batch.id, customId, index, work.signal);
+  const { earlier, http, batch, signal } = work;
+  const options = { signal, isEarly: !batch.isDone };
+  const { data, sha256 } = await getContent(http, batch.id, customId, index, options);
   const type = imageType(data, customId);
   const path = pathFor(work, customId, index, type);
   const known = fileAt(earlier.get(customId), index);
@@ -252,7 +257,7 @@ async function fetchOne(work: Fetching, customId: string, index: number): Promis
   const said = sha256 ?? stated?.sha256 ?? null;
   const bytes = known === undefined && sha256 === null ? (stated?.bytes ?? null) : null;
   const expected = { sha256: known?.sha256 ?? said, bytes, crc32: null };
-  const { file } = await writeVerified([data], join(dir, path), expected, path);
+  const { file } = await placeImage(work, { bytes: [data], path, expected, known });
   // Matching the earlier hash proves nothing new: keep the earlier `verified`.
   const before = known === undefined ? null : (earlier.get(customId)?.verified ?? null);
   return { file: { path, ...file }, verified: said === null ? before : "sha256" };
@@ -315,8 +320,31 @@ async function unpack(
   const path = pathFor(job, customId, index, type);
   const target = join(job.dir, path);
   const isThere = await inspect(regularFilePieces(target), expected, path).catch(() => null);
-  const { file, verified } = isThere ?? (await writeVerified(await entry.read(), target, expected, path));
+  const known = fileAt(job.earlier.get(customId), index);
+  const { file, verified } =
+    isThere ?? (await placeImage(job, { bytes: await entry.read(), path, expected, known }));
   return { file: { path, ...file }, verified };
+}
+
+interface PlacedImage {
+  bytes: Parameters<typeof writeVerified>[0];
+  path: string;
+  expected: Parameters<typeof writeVerified>[2];
+  known: ResultFile | undefined;
+}
+
+/**
+ * Saves and verifies an image as `path` of the run. A picture that a person has put in the place of `known`, the file of an
+ * earlier command, goes to `versions/`.
+ */
+export function placeImage(
+  { dir, reporter }: Pick<FetchJob, "dir" | "reporter">,
+  { bytes, path, expected, known }: PlacedImage,
+): ReturnType<typeof writeVerified> {
+  const makeRoom = async () => {
+    if (path === known?.path) await moveChangedAway(dir, path, reporter);
+  };
+  return writeVerified(bytes, join(dir, path), expected, path, makeRoom);
 }
 
 /** This many bytes show the type of an image. */

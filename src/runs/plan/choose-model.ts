@@ -204,7 +204,9 @@ function chosenModel(id: string, listed: ListedModel | undefined, quality?: stri
   const isPinned = quality !== undefined && known?.defaultQuality !== quality;
   const pinnedQuality = isPinned && known?.qualities.includes(quality) ? quality : null;
   const options = known && pinnedQuality !== null ? { ...known, defaultQuality: pinnedQuality } : known;
-  const maxReferenceImages = listed?.maxReferenceImages ?? referenceLimitByName(id);
+  // What nobody has announced is for the service to say.
+  const announced = listed?.maxReferenceImages ?? referenceLimitByName(id);
+  const maxReferenceImages = announced ?? Number.POSITIVE_INFINITY;
   const priceOf = (asked: Asked) => listedPrice(listed && { ...listed, options }, asked);
   return { id, provider, pinnedQuality, priceOf, options, isPaid, isPlay, maxReferenceImages };
 }

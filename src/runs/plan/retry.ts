@@ -50,7 +50,7 @@ export async function planAgain(
   }: { parentId: string | null; ids: readonly string[]; round: number; wanted?: RunBatch["again"] },
 ): Promise<RunBatch[]> {
   if (ids.length === 0) return [];
-  const { isReal: _, ...settings } = settingsOf(state);
+  const settings = settingsOf(state);
   const known = ids.flatMap((id): [string, MadeAgain][] => {
     const before = wanted?.images[id] ?? madeAgainOf(state, id);
     return before === undefined ? [] : [[id, before]];

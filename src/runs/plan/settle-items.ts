@@ -82,7 +82,8 @@ export function reportMisfits(
     }
     const max = model.maxReferenceImages;
     if (references.length > max) {
-      const message = `${model.id} takes at most ${counted(max, "reference image")}; this prompt has ${references.length}`;
+      const most = max === 0 ? "no reference images" : `at most ${counted(max, "reference image")}`;
+      const message = `${model.id} takes ${most}; this prompt has ${references.length}`;
       report("reference_images", message);
     } else reportLoad(item, models.limits, report);
     const { background, size, aspectRatio } = item;

@@ -53,8 +53,10 @@ export interface RunReport {
   cost: Cost | null;
   /** How much of it this command paid, in micro-dollars. */
   paidNowMicroUsd: number;
-  /** One for each image that was asked for, in the order of the input. */
+  /** One for each image that was asked for, in the order of the input; only those that are made while the run is under way. */
   images: ReportImage[];
+  /** How many images were asked for. */
+  askedCount: number;
   /** Whether lines of the input name their images. Otherwise metadata tells them apart. */
   hasOwnIds: boolean;
   failedCount: number;
@@ -104,6 +106,8 @@ interface ReportFacts {
   /** By the id of each image, as `readRunInput` returns it. */
   input: { get(id: string): AskedImage | undefined };
   nowMs: number;
+  /** See `RunReport`. Default: as many as there are lines. */
+  askedCount?: number;
   /** See `RunReport`. Default: 0. */
   versionCount?: number;
   /** Instead of the costs of the batches, for a run without any. */
@@ -194,6 +198,7 @@ export function buildReport(facts: ReportFacts): RunReport {
     cost,
     paidNowMicroUsd: facts.paidNowMicroUsd ?? cost?.micros ?? 0,
     images,
+    askedCount: facts.askedCount ?? images.length,
     hasOwnIds: lines.some(({ custom_id }) => input.get(custom_id)?.source?.id !== undefined),
     failedCount,
     refusedCount,

@@ -5,7 +5,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
 import { deleteRecord as deleteRecordOf, dropOutputs } from "../../domain/batches/delete.ts";
-import type { BatchPage } from "../../domain/ports/batches.ts";
+import type { BatchPage } from "../../domain/ports/stores.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import {

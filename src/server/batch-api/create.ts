@@ -143,7 +143,9 @@ function refuseTooMany(sent: SentReferences, items: readonly CheckedItem[], { mo
     const count = sent[i]?.length ?? 0;
     total += outputCount * count;
     if (count > perItem) {
-      const problem = `has ${count} images; this model takes at most ${perItem}`;
+      const isOpen = perItem === 0 && model?.maxReferenceImages === undefined;
+      const way = isOpen ? " (the configuration of the service can say how many: `maxReferenceImages`)" : "";
+      const problem = `has ${count} images; this model takes at most ${perItem}${way}`;
       throw fieldError("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", `items[${i}].reference_images`, problem);
     }
   }

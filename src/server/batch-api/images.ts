@@ -112,26 +112,29 @@ const getContent: Operation = {
   id: "getItemContent",
   method: "get",
   path: PATHS.content,
-  summary: "One image of an ended batch",
-  parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", ...ranges],
+  summary: "One image of an ended batch; with `early`, of any batch",
+  parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", "Early", ...ranges],
   answers: downloadAnswers("The image.", images),
   errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
   handler: (deps) => async (request, response) => {
     const caller = callerOf(response);
-    const mustHaveEnded = caller.scope.keys === "own";
+    // The live view of `serve` shows images as they are made.
+    const mustHaveEnded = caller.scope.keys === "own" && readQuery(request, "Early") !== "true";
     const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded });
     const { imageIndex } = output;
     const name = imageIndex === 0 ? item.customId : `${item.customId}_${imageIndex + 1}`;
     const asked = readQuery(request, "ImageType") ?? null;
-    const { sizeBytes, sha256, mimeType, open } = await outputAs(deps, output, asked);
-    const download = {
-      sizeBytes,
-      etag: sha256,
-      mimeType,
-      fileName: `${safeFileName(name)}.${IMAGE_EXTENSIONS[mimeType]}`,
-      open,
-    };
-    await sendDownload(request, response, download, () => deps.slots.take(caller.key.id));
+    const takeSlot = () => deps.slots.take(caller.key.id);
+    // An image that is converted is in memory as a whole, also for its headers or a part of it.
+    const leaveSlot = asked === null || asked === output.mimeType ? null : takeSlot();
+    try {
+      const { sizeBytes, sha256, mimeType, open } = await outputAs(deps, output, asked);
+      const fileName = `${safeFileName(name)}.${IMAGE_EXTENSIONS[mimeType]}`;
+      const download = { sizeBytes, etag: sha256, mimeType, fileName, open };
+      await sendDownload(request, response, download, leaveSlot === null ? takeSlot : () => () => {});
+    } finally {
+      leaveSlot?.();
+    }
   },
 };
 
@@ -143,9 +146,9 @@ export const imageOperations: readonly Operation[] = [
     id: "headItemContent",
     method: "head",
     summary: "Size, type and ETag of one image",
-    parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", ...conditions],
+    parameters: ["BatchId", "CustomId", "ImageIndex", "ImageType", "Early", ...conditions],
     answers: headAnswers("the image"),
-    errors: contentErrors,
+    errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
   },
   {
     id: "deleteItemContent",

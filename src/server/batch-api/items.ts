@@ -12,7 +12,7 @@ import { PATHS } from "../../contract/routes.ts";
 import type { ItemError, ItemStatus } from "../../contract/statuses.ts";
 import { withUpstreamWords } from "../../contract/waiting.ts";
 import { askedOptions } from "../../domain/checked-content.ts";
-import type { ListedItem } from "../../domain/ports/batches.ts";
+import type { ListedItem } from "../../domain/ports/stores.ts";
 import type { BatchRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
 import { groupBy } from "../../kernel/json.ts";
 import { microsToNumber } from "../../kernel/money.ts";

@@ -5,7 +5,7 @@ import { PATHS, routes } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";
 import { activeKey } from "../../domain/accounts.ts";
 import { nameImages, planBatchZip, type ZipImage } from "../../domain/downloads/zip.ts";
-import type { ListedItem } from "../../domain/ports/batches.ts";
+import type { ListedItem } from "../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 import { toSeconds } from "../../kernel/durations.ts";
 import { safeFileName } from "../../kernel/text.ts";

@@ -230,6 +230,11 @@ export const PARAMETERS = {
     "The type to convert the image into. Default: as the upstream sent it.",
     oneOf(IMAGE_MIME_TYPES),
   ),
+  Early: query(
+    "early",
+    "Also an image whose batch has not ended. Default: such a request is 409 `BATCH_IMAGE_NOT_READY`.",
+    oneOf(["true"]),
+  ),
   ThumbnailWidth: query(
     "width",
     "The side of the square that it fits into, in pixels.",

@@ -153,7 +153,7 @@ describe("the contact sheet", () => {
     const { html: vain } = await pageOf(reportOf([refused]));
     expect(vain).not.toContain("imgbatch retry");
     const { html: later } = await pageOf(reportOf([{ id: "fox" }], { versionCount: 2 }));
-    expect(later).toContain("2 earlier pictures in <code>versions/</code>");
+    expect(later).toContain("2 earlier, in <code>versions/</code>");
     expect(good).not.toContain("versions/");
   });
 

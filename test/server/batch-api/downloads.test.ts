@@ -75,7 +75,7 @@ describe("one image", () => {
     }
   });
 
-  it("is not there before the batch has ended, although the item has", async () => {
+  it("[EARLY-4] is not there before the batch has ended, although the item has, unless a caller asks for it early", async () => {
     const last = gate();
     const provider = new FakeProvider({ concurrency: 1 });
     provider.answer = async ({ prompt }) => {
@@ -89,6 +89,10 @@ describe("one image", () => {
       const answer = await service.ask(path);
       expect([answer.status, await codeOf(answer)]).toEqual([409, "BATCH_IMAGE_NOT_READY"]);
     }
+    const early = await service.ask(`/${id}/items/i1/content?early=true`);
+    expect([early.status, await bytesOf(early)]).toEqual([200, await tinyPng()]);
+    const open = await service.ask(`/${id}/items/i2/content?early=true`);
+    expect([open.status, await codeOf(open)]).toEqual([409, "BATCH_IMAGE_NOT_READY"]);
     last.open();
     await service.until(id);
   });

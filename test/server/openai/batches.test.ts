@@ -191,8 +191,7 @@ describe("a batch of OpenAI's API", () => {
   });
 
   it("refuses at once what can be no batch, and takes a model by any name that stands for it", async () => {
-    const service = await startTestService({ workers: true });
-    await service.setPaused(true);
+    const service = await startTestService();
     const { id } = await fileOf(await sendFile(service, jsonl([line("a", "x")])));
     const pairs = Object.fromEntries(Array.from({ length: 17 }, (_, i) => [`k${i}`, "v"]));
     for (const [wrong, param] of [
@@ -280,7 +279,6 @@ describe("a batch of OpenAI's API", () => {
 describe("a repeated request for a batch", () => {
   it("gets the batch of an equal one when the library says that it repeats it", async () => {
     const service = await startTestService();
-    await service.setPaused(true);
     const { id } = await fileOf(await sendFile(service, jsonl([line("a", "x")])));
     const body = { input_file_id: id, metadata: { a: "b" } };
     const send = async (count: string, more: object = {}) =>
