@@ -181,7 +181,7 @@ it("[REMAKE-1] another model is asked when it is named, and its price is said", 
   const wrong = await run("retry", "out", "--only", "fox", "--model", "x");
   expect(wrong.stderr).toContain('There is no batch model "x"; there is m, n.');
   const edited = await run("retry", "out", "--only", "fox", "--model", "n", "--edit", "a hat");
-  expect(edited.stderr).toContain("n takes at most 0 reference images");
+  expect(edited.stderr).toContain("n takes no reference images");
 });
 
 it("[REMAKE-1] a picture that was edited by hand is moved aside as it is, and is the one that words change", async () => {

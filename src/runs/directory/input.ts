@@ -22,7 +22,7 @@ import type { PlannedItem } from "../plan/plan.ts";
 import type { PromptReference } from "../plan/reference-files.ts";
 import { textOf } from "../plan/spool.ts";
 import { INPUT_FILE, REFERENCES_FOLDER } from "./names.ts";
-import { hashFile, readJsonLine, writeJsonLines } from "./run-files.ts";
+import { hashFile, isImagePath, isVersionPath, readJsonLine, writeJsonLines } from "./run-files.ts";
 
 /** Matches the path of a stored reference image, relative to the run's directory. */
 const REFERENCE_PATH = new RegExp(`^${REFERENCES_FOLDER}/[0-9a-f]{64}$`);
@@ -65,7 +65,7 @@ async function copyInto(path: string, sha256: string, target: string): Promise<v
  * hash; null if there is no such file, or it is no picture of the run.
  */
 export async function keepReference(dir: string, path: string): Promise<string | null> {
-  if (!/^(images|versions)\/[^/\\\0]+$/.test(path) || /\/\.{1,2}$/.test(path)) return null;
+  if (!isImagePath(path) && !isVersionPath(path)) return null;
   const sha256 = await hashFile(join(dir, path));
   if (sha256 === null) return null;
   const target = join(dir, referencePath(sha256));

@@ -7,10 +7,11 @@ import type {
   ReviewPicture,
 } from "../../contract/review-api.ts";
 import { formatDuration } from "../../kernel/durations.ts";
+import { groupBy } from "../../kernel/json.ts";
 import { formatUsd, numberToMicros } from "../../kernel/money.ts";
 import { type RunInput, readRunInput } from "../directory/input.ts";
-import { readResults } from "../directory/results.ts";
-import { isImagePath, type ResultFile } from "../directory/run-files.ts";
+import { readResults, readVersions } from "../directory/results.ts";
+import { isImagePath, isVersionPath, type ResultFile } from "../directory/run-files.ts";
 import { readRunState } from "../directory/run-state.ts";
 import { type Decision, type Review, readReview, versionOf } from "../review.ts";
 import { buildReport, fileFacts, type ReportImage, type RunReport } from "./run-report.ts";
@@ -29,6 +30,9 @@ export async function readRunReview(dir: string, shownDir: string, nowMs: number
   const state = await readRunState(dir);
   if (state === null) throw new ImgbatchError("DIRECTORY_CONFLICT", `${shownDir} is no run any more.`);
   const [lines, input, review] = await Promise.all([readResults(dir), readRunInput(dir), readReview(dir)]);
+  const versions = groupBy(await readVersions(dir), (line) => line.custom_id);
+  const shownVersions = (id: string) =>
+    (versions.get(id) ?? []).flatMap(({ files }) => files.filter(({ path }) => isVersionPath(path)));
   const model = state.request?.model ?? null;
   const report = buildReport({ directory: shownDir, name: null, model, state, lines, input, nowMs });
   const pictures = new Map<string, string>();
@@ -55,7 +59,10 @@ export async function readRunReview(dir: string, shownDir: string, nowMs: number
       error: failed === null && images.length === 0 ? PACKED : failed,
       notes: [...new Set(own.flatMap(({ notes }) => notes))],
       facts: factsOf(own, report),
-      earlier: [],
+      earlier: own
+        .flatMap((image) => shownVersions(image.id))
+        .reverse()
+        .map((file) => ({ ...picture(file), version: versionOf(file), words: "" })),
       references: references.map(({ path }) => picture({ path, sha256: path.replace(/^.*\//, "") })),
       decision: decisionOn({ id, images }, review),
     };
