@@ -3,7 +3,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import type { Verdict } from "../../contract/review-api.ts";
 import { counted } from "../../kernel/text.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
-import { readRunReview } from "../../runs/reports/review-run.ts";
+import { decisionOn, readPictures } from "../../runs/reports/review-run.ts";
 import {
   addDecisions,
   namedImages,
@@ -83,7 +83,11 @@ async function run(context: CommandContext): Promise<CommandResult> {
     const { showReview } = await import("../review-page.ts");
     await showReview(context, { dir, shownDir });
   }
-  return describe(shownDir, await readRunReview(dir, shownDir, clock.nowMs()), global);
+  const [{ lines }, review] = await Promise.all([
+    readPictures(dir, shownDir, clock.nowMs()),
+    readReview(dir),
+  ]);
+  return describe(shownDir, lines, review, global);
 }
 
 /** Records the decisions of the options: all of them or, if one cannot be, none. */
@@ -189,12 +193,13 @@ function choiceOf(lines: readonly ReviewedLine[], text: string, review: Review):
 
 function describe(
   shownDir: string,
-  { view, review }: Awaited<ReturnType<typeof readRunReview>>,
+  lines: Awaited<ReturnType<typeof readPictures>>["lines"],
+  review: Review,
   global: CommandContext["global"],
 ): CommandResult {
   const counts = { keep: 0, again: 0, drop: 0, undecided: 0, failed: 0 };
-  for (const { images, decision } of view.lines)
-    counts[images.length === 0 ? "failed" : (decision?.verdict ?? "undecided")]++;
+  for (const line of lines)
+    counts[line.images.length === 0 ? "failed" : (decisionOn(line, review)?.verdict ?? "undecided")]++;
   const said = [
     `${counts.keep} kept`,
     `${counts.again} to make again`,
