@@ -230,7 +230,7 @@ const commandSchema = z.strictObject({
   env: z.array(variable).default([]).describe("the environment variables that the program may see"),
 });
 
-/** What stands in a body for a value of a request: the value replaces the whole text, as JSON. */
+/** A placeholder in the template of a body. The value of the request replaces the whole string, as JSON. */
 const PLACEHOLDER =
   /^\{(model|prompt|ratio|size|width|height|format|quality|background|seed|negative_prompt|references|reference([1-9]|1[0-6]))\}$/;
 /** Fields of an answer, one in the other. Of a list on the way, each entry counts. */
