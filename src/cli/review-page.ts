@@ -25,8 +25,8 @@ import { INPUT_FILE, VERSIONS_FOLDER } from "../runs/directory/names.ts";
 import { RESULTS_FILE } from "../runs/directory/results.ts";
 import { readFacts } from "../runs/directory/run-files.ts";
 import { RUN_STATE_FILE } from "../runs/directory/run-state.ts";
-import { decisionsFor, type RunReview, readRunReview } from "../runs/reports/review-run.ts";
-import { addDecisions, REVIEW_FILE } from "../runs/review.ts";
+import { decisionOn, decisionsFor, type ReviewedPictures, readPictures } from "../runs/reports/review-run.ts";
+import { addDecisions, readReview } from "../runs/review.ts";
 import { consolePage } from "../server/console/page.ts";
 import { requireKnownHost } from "../server/http/host.ts";
 import type { CommandContext } from "./command.ts";
@@ -42,7 +42,7 @@ export async function showReview(
 ): Promise<void> {
   const { clock, options, output, results, signal } = context;
   const run = createReviewedRun(context, { dir, shownDir });
-  await run.read();
+  await run.view();
   const server = await serveReview(run, clock);
   try {
     const isOpen = results.isForPeople && options.open !== false && (await openPath(server.link));
@@ -58,43 +58,42 @@ export async function showReview(
   }
 }
 
-/** Reads a run again only when one of its files has changed, and takes decisions back in their order. */
+/** Reads the pictures of a run again only when they have changed, and takes decisions back in their order. */
 function createReviewedRun(
   { clock, global }: Pick<CommandContext, "clock" | "global">,
   { dir, shownDir }: { dir: string; shownDir: string },
 ): ReviewedRun {
   const undone: { id: string; decisions: Parameters<typeof addDecisions>[1]; versions: string }[] = [];
-  let last: { stamp: string; run: Promise<RunReview> } | null = null;
-  const readRun = async (): Promise<RunReview> => {
+  let last: { stamp: string; run: Promise<ReviewedPictures> } | null = null;
+  const readRun = async (): Promise<ReviewedPictures> => {
     const stamp = await stampOf(dir);
     if (last?.stamp !== stamp) {
-      const run = readRunReview(dir, shownDir, clock.nowMs());
-      last = { stamp, run };
-      run.catch(() => {
+      last = { stamp, run: readPictures(dir, shownDir, clock.nowMs()) };
+      last.run.catch(() => {
         last = null;
       });
     }
     return last.run;
   };
-  const lineOf = ({ view }: RunReview, id: string) => view.lines.find((line) => line.id === id);
-  const versionsOf = (line: ReviewLine | undefined) =>
+  const lineOf = ({ lines }: ReviewedPictures, id: string) => lines.find((line) => line.id === id);
+  const versionsOf = (line: Pick<ReviewLine, "images"> | undefined) =>
     (line?.images ?? []).map(({ version }) => version).join();
   const retry = nextCommand(global, "retry", shownDir, { flag: "--rejected" });
   return {
     dir,
-    read: async () => {
-      const { view, pictures } = await readRun();
-      const isAgain = view.lines.some(({ decision }) => decision?.verdict === "again");
-      return { view: { ...view, next: isAgain ? retry : null }, pictures };
+    pictures: async () => (await readRun()).pictures,
+    view: async () => {
+      const [{ title, lines }, review] = await Promise.all([readRun(), readReview(dir)]);
+      const decided = lines.map((line) => ({ ...line, decision: decisionOn(line, review) }));
+      return { object: "review", title, retry, lines: decided };
     },
     decide: async ({ id, versions, decision }) => {
-      const run = await readRun();
-      const line = lineOf(run, id);
+      const line = lineOf(await readRun(), id);
       if (line === undefined || versionsOf(line) !== versions.join()) {
         const message = `${id} has another picture by now: nothing was decided on it. Look at the new one.`;
         throw new ImgbatchError("NOT_FOUND", message);
       }
-      const { made, undo } = decisionsFor(line, decision, run.review);
+      const { made, undo } = decisionsFor(line, decision, await readReview(dir));
       await addDecisions(dir, made, clock);
       undone.push({ id, decisions: undo, versions: versionsOf(line) });
     },
@@ -112,9 +111,9 @@ function createReviewedRun(
   };
 }
 
-/** Changes with each file that the review shows. */
+/** Changes with each file that has to do with the pictures. */
 async function stampOf(dir: string): Promise<string> {
-  const names = [RUN_STATE_FILE, INPUT_FILE, RESULTS_FILE, REVIEW_FILE, VERSIONS_FOLDER];
+  const names = [RUN_STATE_FILE, INPUT_FILE, RESULTS_FILE, VERSIONS_FOLDER];
   const stats = names.map((name) => stat(join(dir, name), { bigint: true }).catch(() => null));
   return (await Promise.all(stats)).map((each) => `${each?.ino} ${each?.size} ${each?.mtimeNs}`).join();
 }
@@ -135,8 +134,10 @@ const WIDTHS: readonly number[] = [256, 1024];
 export interface ReviewedRun {
   /** The run's directory. */
   dir: string;
-  /** What the page shows now, and the paths of its pictures from the directory on, by SHA-256. */
-  read(): Promise<{ view: ReviewObject; pictures: ReadonlyMap<string, string> }>;
+  /** What the page shows now. */
+  view(): Promise<ReviewObject>;
+  /** The paths of its pictures from the directory on, by SHA-256. */
+  pictures(): Promise<ReadonlyMap<string, string>>;
   /** Writes a decision. It is on disk when this resolves. Throws when the line has other pictures by now. */
   decide(answer: ReviewAnswer): Promise<void>;
   /** Takes the last decision back. */
@@ -164,9 +165,8 @@ export async function serveReview(run: ReviewedRun, clock: Clock): Promise<Revie
   // A token in a header, never a cookie: no other page can send it, and other ports of this machine do not get it.
   api.use("/v1", door.requireSession, express.json({ limit: MOST_BODY_BYTES }));
   api.get(REVIEW_PATHS.review, async (_request, response) => {
-    const { view } = await run.read();
     response.setHeader("Cache-Control", "no-cache");
-    response.json(view);
+    response.json(await run.view());
   });
   api.post(REVIEW_PATHS.decisions, async (request, response) => {
     await run.decide(readAnswer(request.body));
@@ -249,12 +249,11 @@ function readAnswer(body: unknown): ReviewAnswer {
 }
 
 /** `GET …/images/{sha256}`: exactly these bytes, or a small picture of them. */
-function sendPicture({ dir, read }: ReviewedRun): RequestHandler {
+function sendPicture({ dir, pictures }: ReviewedRun): RequestHandler {
   const thumbnail = loadThumbnail();
   return async (request, response) => {
-    const { pictures } = await read();
     const wanted = String(request.params.sha256);
-    const path = pictures.get(wanted);
+    const path = (await pictures()).get(wanted);
     const found =
       path === undefined ? null : await readFacts(join(dir, path), MOST_IMAGE_BYTES, dir).catch(() => null);
     if (found === null || found.bytes > MOST_IMAGE_BYTES || found.sha256 !== wanted)

@@ -23,8 +23,8 @@ export interface ReviewObject {
   object: "review";
   /** The name of the run's directory. */
   title: string;
-  /** Makes what is to be made again; null while nothing is. */
-  next: string | null;
+  /** The command that makes the pictures again that are decided so. */
+  retry: string;
   /** In the order of the prompts. */
   lines: ReviewLine[];
 }

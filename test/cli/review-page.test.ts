@@ -32,16 +32,15 @@ async function serve(time = clock()) {
   const answers: ReviewAnswer[] = [];
   const run: ReviewedRun = {
     dir,
-    read: async () => ({
-      view: { object: "review", title: "pets", next: null, lines: [] },
-      pictures: new Map([
+    view: async () => ({ object: "review", title: "pets", retry: "", lines: [] }),
+    pictures: async () =>
+      new Map([
         [hashes.fox, paths.fox],
         [hashes.link, paths.link],
         [hashes.notes, paths.notes],
         ["0".repeat(64), "images/fox.png"],
         ["1".repeat(64), "../../../etc/passwd"],
       ]),
-    }),
     decide: async (answer) => void answers.push(answer),
     undo: async () => ({ id: null }),
   };

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { readRunState } from "../../runs/directory/run-state.ts";
-import { readRunReview } from "../../runs/reports/review-run.ts";
+import { decisionOn, readPictures } from "../../runs/reports/review-run.ts";
+import { readReview } from "../../runs/review.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { noRun } from "../targets.ts";
@@ -37,10 +38,13 @@ async function run(context: CommandContext): Promise<CommandResult> {
     const { showReview } = await import("../review-page.ts");
     await showReview(context, { dir, shownDir });
   }
-  const { view } = await readRunReview(dir, shownDir, clock.nowMs());
+  const [{ lines }, review] = await Promise.all([
+    readPictures(dir, shownDir, clock.nowMs()),
+    readReview(dir),
+  ]);
   const counts = { keep: 0, again: 0, drop: 0, undecided: 0, failed: 0 };
-  for (const { images, decision } of view.lines)
-    counts[images.length === 0 ? "failed" : (decision?.verdict ?? "undecided")]++;
+  for (const line of lines)
+    counts[line.images.length === 0 ? "failed" : (decisionOn(line, review)?.verdict ?? "undecided")]++;
   const said = [
     `${counts.keep} kept`,
     `${counts.again} to make again`,

@@ -16,8 +16,8 @@ import {
   imagesJson,
   withImages,
 } from "./answer-images.ts";
+import { errorOf, readJson, textAt } from "./answer-json.ts";
 import { ambiguous, answerError, broken } from "./classify.ts";
-import { errorOf, readJson, textAt } from "./error-facts.ts";
 import type { UpstreamRequest } from "./request-body.ts";
 
 type AboutAnswer = Pick<Answer, "status" | "headers">;

@@ -1,34 +1,31 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import type {
-  ReviewDecision,
-  ReviewImage,
-  ReviewLine,
-  ReviewObject,
-  ReviewPicture,
-} from "../../contract/review-api.ts";
+import type { ReviewDecision, ReviewImage, ReviewLine, ReviewPicture } from "../../contract/review-api.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { formatUsd, numberToMicros } from "../../kernel/money.ts";
 import { type RunInput, readRunInput } from "../directory/input.ts";
 import { readResults } from "../directory/results.ts";
 import { isImagePath, type ResultFile } from "../directory/run-files.ts";
 import { readRunState } from "../directory/run-state.ts";
-import { type Decision, type Review, readReview } from "../review.ts";
+import type { Decision, Review } from "../review.ts";
 import { buildReport, fileFacts, type ReportImage, type RunReport } from "./run-report.ts";
 
 /** A run as its review shows it, and where its pictures are. */
-export interface RunReview {
-  view: Omit<ReviewObject, "next">;
+export interface ReviewedPictures {
+  title: string;
+  /** In the order of the prompts. */
+  lines: Omit<ReviewLine, "decision">[];
   /** Paths from the run's directory on, by SHA-256. Nothing else is a picture of the run. */
   pictures: ReadonlyMap<string, string>;
-  /** All that was decided. */
-  review: Review;
 }
 
-/** Reads what the review of a run shows. Throws `DIRECTORY_CONFLICT` for a directory that is no run any more. */
-export async function readRunReview(dir: string, shownDir: string, nowMs: number): Promise<RunReview> {
+/**
+ * Reads what the review of a run shows, without the decisions, which change much more often. Throws `DIRECTORY_CONFLICT` for a
+ * directory that is no run any more.
+ */
+export async function readPictures(dir: string, shownDir: string, nowMs: number): Promise<ReviewedPictures> {
   const state = await readRunState(dir);
   if (state === null) throw new ImgbatchError("DIRECTORY_CONFLICT", `${shownDir} is no run any more.`);
-  const [lines, input, review] = await Promise.all([readResults(dir), readRunInput(dir), readReview(dir)]);
+  const [lines, input] = await Promise.all([readResults(dir), readRunInput(dir)]);
   const model = state.request?.model ?? null;
   const report = buildReport({ directory: shownDir, name: null, model, state, lines, input, nowMs });
   const pictures = new Map<string, string>();
@@ -36,7 +33,7 @@ export async function readRunReview(dir: string, shownDir: string, nowMs: number
     pictures.set(sha256, path);
     return { sha256, width, height };
   };
-  const shown = linesOf(report, input).map(({ id, images: own }): ReviewLine => {
+  const shown = linesOf(report, input).map(({ id, images: own }) => {
     const [first] = own;
     const images = own.flatMap(({ id: imageId, files }, index) =>
       files.filter(isShown).map((file, more) => ({
@@ -57,10 +54,9 @@ export async function readRunReview(dir: string, shownDir: string, nowMs: number
       facts: factsOf(own, report),
       earlier: [],
       references: references.map(({ path }) => picture({ path, sha256: path.replace(/^.*\//, "") })),
-      decision: decisionOn({ id, images }, review),
     };
   });
-  return { view: { object: "review", title: report.title, lines: shown }, pictures, review };
+  return { title: report.title, lines: shown, pictures };
 }
 
 type Named = Pick<ResultFile, "sha256" | "path"> & Partial<Pick<ResultFile, "width" | "height">>;
@@ -74,8 +70,8 @@ function versionOf({ original, sha256 }: ResultFile): string {
   return original?.sha256 ?? sha256;
 }
 
-/** What counts for a line now. A decision about a picture that was made again since does not. */
-function decisionOn(
+/** Returns what counts for a line now. A decision about a picture that was made again since does not. */
+export function decisionOn(
   { id, images }: Pick<ReviewLine, "id" | "images">,
   review: Review,
 ): ReviewDecision | null {
@@ -103,7 +99,7 @@ type NewDecision = Omit<Decision, "date">;
 
 /** Returns what a decision about a line appends to `review.jsonl`, and what takes it back. */
 export function decisionsFor(
-  { id, images }: ReviewLine,
+  { id, images }: Pick<ReviewLine, "id" | "images">,
   { verdict, chosen, words }: ReviewDecision,
   review: Review,
 ): { made: NewDecision[]; undo: NewDecision[] } {

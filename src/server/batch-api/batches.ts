@@ -19,9 +19,7 @@ import { invalidQuery, pagingBy, readQuery } from "../http/parameters.ts";
 import type { Answer, Operation, Surface } from "../operation.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
 import { createOperations } from "./create.ts";
-import { imageOperations } from "./images.ts";
-import { listItems } from "./items.ts";
-import { zipOperations } from "./zip.ts";
+import { imageOperations, listItems, zipOperations } from "./images.ts";
 
 const paging = pagingBy("b", ["createdAtMs", "seq"]);
 

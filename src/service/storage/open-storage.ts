@@ -22,7 +22,7 @@ import type { Notices } from "../../storage/dialects/postgres.ts";
 import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
 import { openSqlite } from "../../storage/dialects/sqlite.ts";
 import { storageFailure } from "../../storage/disk-trouble.ts";
-import { migrate } from "../../storage/migrate.ts";
+import { migrate } from "../../storage/foundation.ts";
 import { sqlStores } from "../../storage/stores.ts";
 import { TERM_MS } from "../../workers/presence.ts";
 

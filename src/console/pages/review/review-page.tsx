@@ -93,7 +93,9 @@ export function ReviewPage() {
     return true;
   };
   const takeBack = async () => {
-    const id = await undo();
+    // The page shows why it failed.
+    const id = await undo().catch(() => undefined);
+    if (id === undefined) return;
     say(id === null ? "There is nothing to undo." : `${id}: taken back`);
     if (id !== null && open !== null) show(id);
   };
@@ -126,7 +128,7 @@ export function ReviewPage() {
   return (
     <>
       <main id="main" className="page review" tabIndex={-1}>
-        <ReviewHead title={review.title} next={review.next} items={items} onHelp={() => setHelping(true)} />
+        <ReviewHead title={review.title} retry={review.retry} items={items} onHelp={() => setHelping(true)} />
         <ErrorNote error={error} />
         <div className="tools">
           <KindTabs items={items} kind={kind} onKind={setKind} />
@@ -184,13 +186,8 @@ function saidOf({ images }: ReviewLine, { verdict, chosen, words }: ReviewDecisi
 }
 
 /** What the run is, how far its review has come, and what to do next. */
-function ReviewHead(props: {
-  title: string;
-  next: string | null;
-  items: readonly Item[];
-  onHelp: () => void;
-}) {
-  const { title, next, items, onHelp } = props;
+function ReviewHead(props: { title: string; retry: string; items: readonly Item[]; onHelp: () => void }) {
+  const { title, retry, items, onHelp } = props;
   const counts = countStates(items);
   const all = items.length - counts.failed;
   const decided = all - counts.undecided;
@@ -221,15 +218,15 @@ function ReviewHead(props: {
           <span className="dropped" style={{ width: share(counts.drop) }} />
         </div>
       </div>
-      {next !== null && (
+      {counts.again > 0 && (
         <div className="next-command">
           <span>{counted(counts.again, "picture")} to make again, when you have decided:</span>
-          <code>{next}</code>
+          <code>{retry}</code>
           <button
             type="button"
             className="button plain"
             onClick={() =>
-              copyText(next).then(
+              copyText(retry).then(
                 () => announce("The command is copied."),
                 (error: Error) => announce(error.message),
               )

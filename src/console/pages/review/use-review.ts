@@ -40,7 +40,7 @@ interface Review {
   error: Error | null;
   /** Decides about a line that has pictures: at once in the page, and on disk a moment later. */
   decide: (line: ReviewLine, decision: ReviewDecision) => void;
-  /** Takes the last decision back. Returns the id of its line; null when there is none left. */
+  /** Takes the last decision back. Returns the id of its line; null when there is none left. Throws when it cannot. */
   undo: () => Promise<string | null>;
 }
 
@@ -51,8 +51,9 @@ const POLL_EVERY_MS = 4000;
 export function useReview(): Review {
   const [review, setReview] = useState<ReviewObject | null>(null);
   const [error, setError] = useState<Error | null>(null);
-  /** Counts the decisions: an answer from before the last one knows too little. */
+  /** The decisions so far, and those of them that are not on disk yet: an answer from before them knows too little. */
   const decisions = useRef(0);
+  const unsaved = useRef(0);
   const lastText = useRef("");
   const saving = useRef<Promise<unknown>>(Promise.resolve());
 
@@ -60,7 +61,7 @@ export function useReview(): Review {
     const seen = decisions.current;
     try {
       const text = await (await send(REVIEW_PATHS.review)).text();
-      if (seen !== decisions.current) return;
+      if (seen !== decisions.current || unsaved.current > 0) return;
       setError(null);
       if (text === lastText.current) return;
       lastText.current = text;
@@ -83,23 +84,22 @@ export function useReview(): Review {
     };
   }, [read]);
 
-  /** One after the other: the last decision counts. What is not on disk is not decided. */
-  const save = useCallback(
-    <T>(write: () => Promise<T>): Promise<T | null> => {
-      decisions.current++;
-      lastText.current = "";
-      const saved = saving.current.then(async () => {
-        let failure: Error | null = null;
-        const answer = await write().catch((thrown: Error) => {
-          failure = thrown;
-          return null;
-        });
-        await read();
-        if (failure !== null) setError(failure);
-        return answer;
-      });
-      saving.current = saved;
-      return saved;
+  /** Writes one after the other: the last decision counts. */
+  const save = useCallback(<T>(write: () => Promise<T>): Promise<T> => {
+    decisions.current++;
+    unsaved.current++;
+    lastText.current = "";
+    const saved = saving.current.then(write).finally(() => unsaved.current--);
+    saving.current = saved.catch(() => {});
+    return saved;
+  }, []);
+
+  /** What is not on disk is not decided. */
+  const reset = useCallback(
+    async (failure: Error | null) => {
+      await saving.current;
+      await read();
+      if (failure !== null) setError(failure);
     },
     [read],
   );
@@ -109,15 +109,22 @@ export function useReview(): Review {
       setReview((old) => old && withDecision(old, id, decision));
       const answer: ReviewAnswer = { id, versions: images.map(({ version }) => version), decision };
       // The decision arrives even if the person closes the page at once.
-      void save(() => send(REVIEW_PATHS.decisions, { method: "POST", json: answer, keepalive: true }));
+      const call = { method: "POST", json: answer, keepalive: true };
+      save(() => send(REVIEW_PATHS.decisions, call)).catch(reset);
     },
-    [save],
+    [save, reset],
   );
 
   const undo = useCallback(async () => {
-    const undone = await save(() => fetchJson<ReviewUndone>(REVIEW_PATHS.undo, { method: "POST" }));
-    return undone?.id ?? null;
-  }, [save]);
+    try {
+      const { id } = await save(() => fetchJson<ReviewUndone>(REVIEW_PATHS.undo, { method: "POST" }));
+      await reset(null);
+      return id;
+    } catch (failure) {
+      await reset(failure as Error);
+      throw failure;
+    }
+  }, [save, reset]);
 
   return { review, error, decide, undo };
 }
