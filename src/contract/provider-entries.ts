@@ -3,7 +3,8 @@ import { z } from "zod";
 const httpUrl = z
   .url({ protocol: /^https?$/, error: "must be like https://host or https://host/path" })
   .refine((text) => !/^https?:\/*[^/?#]*@|#/i.test(text), {
-    error: "must have no user, password or fragment; secrets come from environment variables, such as that of apiKeyEnv",
+    error:
+      "must have no user, password or fragment; secrets come from environment variables, such as that of apiKeyEnv",
   });
 const variable = z
   .string()
