@@ -1,12 +1,13 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { ReviewDecision, ReviewImage, ReviewLine, ReviewPicture } from "../../contract/review-api.ts";
 import { formatDuration } from "../../kernel/durations.ts";
+import { groupBy } from "../../kernel/json.ts";
 import { formatUsd, numberToMicros } from "../../kernel/money.ts";
 import { type RunInput, readRunInput } from "../directory/input.ts";
-import { readResults } from "../directory/results.ts";
-import { isImagePath, type ResultFile } from "../directory/run-files.ts";
+import { readResults, readVersions } from "../directory/results.ts";
+import { isImagePath, isVersionPath, type ResultFile } from "../directory/run-files.ts";
 import { readRunState } from "../directory/run-state.ts";
-import type { Decision, Review } from "../review.ts";
+import { type Decision, type Review, versionOf } from "../review.ts";
 import { buildReport, fileFacts, type ReportImage, type RunReport } from "./run-report.ts";
 
 /** A run as its review shows it, and where its pictures are. */
@@ -26,6 +27,9 @@ export async function readPictures(dir: string, shownDir: string, nowMs: number)
   const state = await readRunState(dir);
   if (state === null) throw new ImgbatchError("DIRECTORY_CONFLICT", `${shownDir} is no run any more.`);
   const [lines, input] = await Promise.all([readResults(dir), readRunInput(dir)]);
+  const versions = groupBy(await readVersions(dir), (line) => line.custom_id);
+  const shownVersions = (id: string) =>
+    (versions.get(id) ?? []).flatMap(({ files }) => files.filter(({ path }) => isVersionPath(path)));
   const model = state.request?.model ?? null;
   const report = buildReport({ directory: shownDir, name: null, model, state, lines, input, nowMs });
   const pictures = new Map<string, string>();
@@ -52,7 +56,10 @@ export async function readPictures(dir: string, shownDir: string, nowMs: number)
       error: failed === null && images.length === 0 ? PACKED : failed,
       notes: [...new Set(own.flatMap(({ notes }) => notes))],
       facts: factsOf(own, report),
-      earlier: [],
+      earlier: own
+        .flatMap((image) => shownVersions(image.id))
+        .reverse()
+        .map((file) => ({ ...picture(file), version: versionOf(file), words: "" })),
       references: references.map(({ path }) => picture({ path, sha256: path.replace(/^.*\//, "") })),
     };
   });
@@ -64,10 +71,6 @@ type Named = Pick<ResultFile, "sha256" | "path"> & Partial<Pick<ResultFile, "wid
 /** A picture in a ZIP that was kept has no file of its own. */
 function isShown({ entry, path }: ResultFile): boolean {
   return entry === undefined && isImagePath(path);
-}
-
-function versionOf({ original, sha256 }: ResultFile): string {
-  return original?.sha256 ?? sha256;
 }
 
 /** Returns what counts for a line now. A decision about a picture that was made again since does not. */
