@@ -70,7 +70,7 @@ const COMMANDS: readonly CommandEntry[] = [
   },
   {
     name: "retry",
-    summary: "make the failed images of a run again, into the same directory; run it again to resume",
+    summary: "make failed or unwanted images of a run again, into the same directory; run it again to resume",
     load: async () => (await import("./retry.ts")).command,
   },
   {

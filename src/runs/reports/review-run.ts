@@ -1,12 +1,13 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { ReviewDecision, ReviewImage, ReviewLine, ReviewPicture } from "../../contract/review-api.ts";
 import { formatDuration } from "../../kernel/durations.ts";
+import { groupBy } from "../../kernel/json.ts";
 import { formatUsd, numberToMicros } from "../../kernel/money.ts";
 import { type RunInput, readRunInput } from "../directory/input.ts";
-import { readResults } from "../directory/results.ts";
-import { isImagePath, type ResultFile } from "../directory/run-files.ts";
+import { readResults, readVersions } from "../directory/results.ts";
+import { isImagePath, isVersionPath, type ResultFile } from "../directory/run-files.ts";
 import { readRunState } from "../directory/run-state.ts";
-import type { Decision, Review } from "../review.ts";
+import { type Decision, type Review, versionOf } from "../review.ts";
 import { buildReport, fileFacts, type ReportImage, type RunReport } from "./run-report.ts";
 
 /** A run as its review shows it, and where its pictures are. */
@@ -26,6 +27,9 @@ export async function readPictures(dir: string, shownDir: string, nowMs: number)
   const state = await readRunState(dir);
   if (state === null) throw new ImgbatchError("DIRECTORY_CONFLICT", `${shownDir} is no run any more.`);
   const [lines, input] = await Promise.all([readResults(dir), readRunInput(dir)]);
+  const versions = groupBy(await readVersions(dir), (line) => line.custom_id);
+  const shownVersions = (id: string) =>
+    (versions.get(id) ?? []).flatMap(({ files }) => files.filter(({ path }) => isVersionPath(path)));
   const model = state.request?.model ?? null;
   const report = buildReport({ directory: shownDir, name: null, model, state, lines, input, nowMs });
   const pictures = new Map<string, string>();
@@ -52,7 +56,10 @@ export async function readPictures(dir: string, shownDir: string, nowMs: number)
       error: failed === null && images.length === 0 ? PACKED : failed,
       notes: [...new Set(own.flatMap(({ notes }) => notes))],
       facts: factsOf(own, report),
-      earlier: [],
+      earlier: own
+        .flatMap((image) => shownVersions(image.id))
+        .reverse()
+        .map((file) => ({ ...picture(file), version: versionOf(file), words: "" })),
       references: references.map(({ path }) => picture({ path, sha256: path.replace(/^.*\//, "") })),
     };
   });
@@ -66,13 +73,9 @@ function isShown({ entry, path }: ResultFile): boolean {
   return entry === undefined && isImagePath(path);
 }
 
-function versionOf({ original, sha256 }: ResultFile): string {
-  return original?.sha256 ?? sha256;
-}
-
 /** Returns what counts for a line now. A decision about a picture that was made again since does not. */
 export function decisionOn(
-  { id, images }: Pick<ReviewLine, "id" | "images">,
+  { id, images, earlier }: Pick<ReviewLine, "id" | "images" | "earlier">,
   review: Review,
 ): ReviewDecision | null {
   const found = [...new Set(images.map((image) => image.id))].map((imageId) =>
@@ -81,7 +84,7 @@ export function decisionOn(
   const again = found.find((each) => each?.verdict === "again");
   if (again) return { verdict: "again", chosen: null, words: again.words ?? "" };
   const choice = review.choices.get(id);
-  const chosen = images.find(({ version }) => version === choice?.version)?.version ?? null;
+  const chosen = [...images, ...earlier].find(({ version }) => version === choice?.version)?.version ?? null;
   const kept = found.find((each) => each?.verdict === "keep");
   if (chosen !== null || kept) return { verdict: "keep", chosen, words: kept?.words ?? "" };
   const [dropped] = found;
@@ -99,7 +102,7 @@ type NewDecision = Omit<Decision, "date">;
 
 /** Returns what a decision about a line appends to `review.jsonl`, and what takes it back. */
 export function decisionsFor(
-  { id, images }: Pick<ReviewLine, "id" | "images">,
+  { id, images, earlier }: Pick<ReviewLine, "id" | "images" | "earlier">,
   { verdict, chosen, words }: ReviewDecision,
   review: Review,
 ): { made: NewDecision[]; undo: NewDecision[] } {
@@ -111,7 +114,9 @@ export function decisionsFor(
     undo.push(again);
   };
   const firsts = images.filter((image, index) => images.findIndex((each) => each.id === image.id) === index);
-  const chosenId = images.find(({ version }) => version === chosen)?.id;
+  const isEarlier = earlier.some(({ version }) => version === chosen);
+  // An earlier version of several images may be that of any of them.
+  const chosenId = images.find(({ version }) => version === chosen)?.id ?? (isEarlier ? id : undefined);
   for (const { id: imageId, version: first } of firsts) {
     const isMeant = chosenId === undefined || chosenId === imageId;
     const version = imageId === chosenId ? chosen : first;
@@ -125,6 +130,8 @@ export function decisionsFor(
   if (image) {
     const { version, number } = image;
     give({ id, version, choose: number }, choice, { id, version, choose: null });
+  } else if (chosen !== null && isEarlier) {
+    give({ id, version: chosen, choose: chosen }, choice, { id, version: chosen, choose: null });
   } else if (choice) {
     const none = { id, version: choice.version, choose: null };
     give(none, choice, none);
