@@ -17,11 +17,18 @@ import {
   sumCosts,
 } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
-import { collectRun, EarlyImages, type EarlyOptions, type RunOutcome } from "../runs/collect-run.ts";
+import {
+  collectRun,
+  EarlyImages,
+  type EarlyOptions,
+  NOT_REMADE,
+  type RunOutcome,
+} from "../runs/collect-run.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
+import { notRemade } from "../runs/plan/retry.ts";
 import { GALLERY_FILE } from "../runs/reports/gallery.ts";
 import type { EndedImage } from "../runs/reports/run-report.ts";
 import type { Submissions } from "../runs/send.ts";
@@ -195,6 +202,8 @@ interface EndedRun {
   found?: ReadonlyMap<string, Batch>;
   shownDir: string;
   allowance?: Allowance;
+  /** The command makes other pictures: that it could not make one is its outcome. Default: no. */
+  remakes?: boolean;
   /** The step that makes the images of edited prompts. Default: none, where the prompt files are not known. */
   updateStep?: string | undefined;
 }
@@ -207,7 +216,11 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
   const { outcome, shownDir, replayed } = run;
   const { batches, deciding, lines, fetchedCount, hasRetry } = outcome;
   const counts = countImages(outcome);
-  const { exitCode, error } = judgeLacking(outcome, counts) ?? judgeBatches(counts, deciding, run.allowance);
+  const left = notRemade(run.state, lines);
+  const { exitCode, error } =
+    judgeLacking(outcome, counts) ??
+    judgeNotRemade(run, left) ??
+    judgeBatches(counts, deciding, run.allowance);
   const cost = actualCost(batches);
   for (const line of failureLines(outcome.lines)) output.note(line);
   for (const problem of batchProblems(deciding)) output.note(problem);
@@ -218,6 +231,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
       output.note(`the service has deleted the images of ${batch.id}; ${ALL_HERE}`);
   }
   const said = [
+    ...notRemadeLines(left),
     ...paidTwiceNote(lines, shownDir),
     ...unknownOutcomeNote(lines),
     ...differsNote(lines, shownDir),
@@ -317,6 +331,22 @@ function judgeLacking({ lines }: RunOutcome, { missing, total }: ImageCounts): J
   const { exit, code, line } = judged;
   const message = `${missing} of ${total} images could not be fetched: ${line.custom_id}: ${line.error?.message}`;
   return { exitCode: EXIT_CODES[exit].code, error: { code, message } };
+}
+
+/** The judgement of a command that could not make all the pictures that were wanted again; null for any other. */
+function judgeNotRemade({ remakes = false }: EndedRun, left: readonly ResultLine[]): Judgement | null {
+  const [first] = left;
+  if (!remakes || first === undefined) return null;
+  const why = first.notes?.find((note) => note.startsWith(NOT_REMADE)) ?? NOT_REMADE;
+  const message = `${counted(left.length, "image")} ${left.length === 1 ? "was" : "were"} not made again: ${first.custom_id}: ${why.slice(NOT_REMADE.length)}`;
+  return { exitCode: EXIT_CODES.someFailed.code, error: { code: "ITEMS_FAILED", message } };
+}
+
+function notRemadeLines(left: readonly ResultLine[]): string[] {
+  return left.slice(0, SHOWN_FAILURES).flatMap(({ custom_id: id, notes = [] }) => {
+    const why = notes.find((note) => note.startsWith(NOT_REMADE));
+    return why === undefined ? [] : [`  ${id}: ${why}; the earlier picture stays`];
+  });
 }
 
 /** What was paid since the command began, and before; and how many images were drawn beside those that were paid. */

@@ -5,6 +5,7 @@ import "./styles/lists.css";
 import "./styles/gallery.css";
 import "./styles/large-view.css";
 import "./styles/forms.css";
+import "./styles/review.css";
 import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { createRoot } from "react-dom/client";
 import type { AccountObject } from "../contract/console-api.ts";
@@ -18,14 +19,14 @@ import { MoneyPage } from "./pages/money.tsx";
 import { DraftProvider } from "./pages/new-batch/draft.tsx";
 import { NewBatchPage } from "./pages/new-batch/new-batch-page.tsx";
 import { OneImagePage, ShotsProvider } from "./pages/one-image.tsx";
+import { isReview, ReviewPage, UsedLinkPage } from "./pages/review/review-page.tsx";
 import { ServicePage } from "./pages/service.tsx";
 import { SignInPage } from "./pages/sign-in.tsx";
-import { Dialog } from "./parts/dialog.tsx";
 import { takeDrops } from "./parts/drop-area.tsx";
-import { useKeys } from "./parts/keys.tsx";
+import { HelpDialog, type KeyHelp, useKeys } from "./parts/keys.tsx";
 import { Announcer, Icon } from "./parts/notes.tsx";
 import { pictures } from "./parts/pictures.tsx";
-import { batchIdsOf, go, hrefOf } from "./parts/route.ts";
+import { batchIdsOf, go, hrefOf, useRoute } from "./parts/route.ts";
 import { balanceOf, isPlayOnly, usd } from "./parts/status.tsx";
 import { AccountContext, useData } from "./parts/use-data.ts";
 
@@ -44,16 +45,17 @@ const LINKS: readonly {
   { key: "s", place: "service", icon: "service", label: "Service", isOwners: true },
 ];
 
-/** The console: the sign-in page, or the pages of a key. */
+/** The console: the sign-in page, or the pages of a key; or the one page of `imgbatch review`, which serves no other. */
 function App({ signInProblem }: { signInProblem: Error | null }) {
   const session = useSyncExternalStore(onSession, currentSession);
   if (session === null)
     return (
       <>
-        <SignInPage problem={signInProblem} />
+        {isReview ? <UsedLinkPage problem={signInProblem} /> : <SignInPage problem={signInProblem} />}
         <Announcer />
       </>
     );
+  if (isReview) return <ReviewPage />;
   return <SignedIn key={session.id} session={session} />;
 }
 
@@ -99,7 +101,7 @@ function SignedIn({ session }: { session: StoredSession }) {
           </DraftProvider>
         </ShotsProvider>
       </main>
-      {isHelping && <HelpDialog onClose={() => setHelping(false)} />}
+      {isHelping && <HelpDialog keys={KEY_HELP} onClose={() => setHelping(false)} />}
       <Announcer />
     </AccountContext>
   );
@@ -190,7 +192,7 @@ function Navigation(props: { account: AccountObject | null; onSignOut: () => voi
   );
 }
 
-const KEY_HELP: readonly (readonly [keys: string, meaning: string])[] = [
+const KEY_HELP: KeyHelp = [
   ["j  k", "next and previous batch or image, also in the large view"],
   ["⏎", "open it"],
   ["←  →  ↑  ↓", "another image, from one that has the focus"],
@@ -203,55 +205,6 @@ const KEY_HELP: readonly (readonly [keys: string, meaning: string])[] = [
   ["g b  g n  g i  g m", "batches, new batch, one image, money"],
   ["?", "this help"],
 ];
-
-function HelpDialog({ onClose }: { onClose: () => void }) {
-  return (
-    <Dialog label="Shortcuts" className="small" onClose={onClose}>
-      <h2>Shortcuts</h2>
-      <dl className="keys">
-        {KEY_HELP.map(([keys, meaning]) => (
-          <div key={keys}>
-            <dt>
-              {keys.split(/ {2}/).map((key) => (
-                <kbd key={key}>{key}</kbd>
-              ))}
-            </dt>
-            <dd>{meaning}</dd>
-          </div>
-        ))}
-      </dl>
-      <div className="dialog-actions">
-        <button type="button" className="button" onClick={onClose}>
-          Close
-        </button>
-      </div>
-    </Dialog>
-  );
-}
-
-/** The place that the address names now. */
-function useRoute(): readonly string[] {
-  const hash = useSyncExternalStore(
-    (listener) => {
-      addEventListener("hashchange", listener);
-      return () => removeEventListener("hashchange", listener);
-    },
-    () => location.hash,
-  );
-  return hash
-    .replace(/^#\/?/, "")
-    .split("/")
-    .filter((part) => part !== "")
-    .map(decoded);
-}
-
-function decoded(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
-}
 
 const root = createRoot(document.getElementById("root") as HTMLElement);
 

@@ -38,17 +38,22 @@ export function secretVariables(entry: ProviderEntry): string[] {
   return names.filter((name) => name !== null);
 }
 
-/** Says which characters of a key no header can carry, with the place that the key comes from; null for any other key. */
+/** What people copy with a key: the name of a variable, a field or a header, and the scheme of one. */
+const BEFORE_KEY =
+  /^(?:export |set |\$env:)?(?:["']?[\w-]{0,40}(?:key|token|secret)["']? ?[=:] ?["']?|(?:authorization: ?)?bearer )(?==*[^=\s])/i;
+/** What no header can carry, quotes of an env file, brackets of an example, and a variable that nothing has replaced. */
+const NOT_OF_KEY = /[^\x21-\x7e]|^["'`<{[]|["'`>}\]]$|^\$(?=\{|[A-Z_]+$)/gu;
+
+/** Says what of a key cannot belong to it, with the place that the key comes from; null for any other key. */
 export function keyProblem(place: string, key: string): string | null {
-  // Quotes of an env file, brackets of an example, and a variable that nothing has replaced.
-  const strange = [...new Set(key.match(/[^\x21-\x7e]|^["'`<]|["'`>]$|^\$(?=\{|[A-Z_]+$)/gu) ?? [])].slice(
-    0,
-    3,
-  );
-  const codes = strange.map(
-    (char) => `U+${char.codePointAt(0)?.toString(16).toUpperCase().padStart(4, "0")}`,
-  );
-  return strange.length === 0 ? null : `${place} holds characters that no key has: ${codes.join(", ")}`;
+  const codes = [...new Set(key.match(NOT_OF_KEY))]
+    .slice(0, 3)
+    .map((char) => `U+${char.codePointAt(0)?.toString(16).toUpperCase().padStart(4, "0")}`);
+  const before = BEFORE_KEY.exec(key)?.[0].trim();
+  const way = before === undefined ? "" : `: leave out ${before} and keep the key alone`;
+  if (codes.length > 0)
+    return `${place} holds characters that no key has: ${codes.join(", ")}${way.replace(":", ";")}`;
+  return before === undefined ? null : `${place} begins with more than a key${way}`;
 }
 
 /** Returns the problem of the key of an entry, as `keyProblem` does; null when it has none, and without a key. */

@@ -1,4 +1,4 @@
-import { formatBytes } from "../kernel/text.ts";
+import { counted, formatBytes } from "../kernel/text.ts";
 
 /** A line of a prompt file. */
 export interface Line {
@@ -253,6 +253,15 @@ export type ReadRows = (
   columns: ColumnRules,
   note: (remark: string) => void,
 ) => AsyncIterable<Row>;
+
+const MOST_NAMED_LINES = 3;
+
+/** Counts what stands in some lines, and names the first of them: `2 rows (lines 4, 5)`. */
+export function countedLines(noun: string, lines: readonly number[]): string {
+  const named = lines.slice(0, MOST_NAMED_LINES).join(", ");
+  const more = lines.length > MOST_NAMED_LINES ? ", …" : "";
+  return `${counted(lines.length, noun)} (${lines.length === 1 ? "line" : "lines"} ${named}${more})`;
+}
 
 /** Whether nothing of a text can be seen: it has only blanks of any width, and characters that no font draws. */
 export function isBlank(text: string): boolean {

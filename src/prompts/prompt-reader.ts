@@ -3,9 +3,9 @@ import { expandedCustomIds } from "../contract/limits.ts";
 import { parseJson, TooDeepJson } from "../kernel/json.ts";
 import { counted, truncateCodePoints } from "../kernel/text.ts";
 import { type CheckedRow, checkRow, isTaken, type RowRules } from "./check-row.ts";
-
 import {
   BAD_TEXT,
+  countedLines,
   FORMAT_NAMES,
   type FormatName,
   inspectFile,
@@ -457,11 +457,19 @@ function nameOf(value: unknown): string {
   return value === null ? "null" : `a ${typeof value}`;
 }
 
-/** `.txt`: every line that is not blank is a prompt, also one that begins with `//`. */
-const readPlainLines: ReadRows = async function* (lines, report) {
+/**
+ * `.txt`: every line that is not blank is a prompt, also one that begins with `//`. A line that begins with `#` and a blank is a
+ * comment or a heading, as in a list.
+ */
+const readPlainLines: ReadRows = async function* (lines, report, _, note) {
   let isFirst = true;
+  const comments: number[] = [];
   for await (const { number: line, text: prompt, problem } of lines) {
     if (problem !== null || isBlank(prompt)) continue;
+    if (/^\s*#{1,6}(?:\s|$)/.test(prompt)) {
+      comments.push(line);
+      continue;
+    }
     const other = isFirst ? formOfText(prompt) : null;
     if (other !== null) {
       report(null, null, other);
@@ -477,6 +485,10 @@ const readPlainLines: ReadRows = async function* (lines, report) {
       report(line, null, "holds settings of another program, not a prompt; remove the line");
     else yield { line, fields: { prompt } };
   }
+  if (comments.length === 0) return;
+  const what = countedLines("comment", comments);
+  if (isFirst) report(null, null, `holds nothing but ${what}; write prompts without # in front`);
+  else note(`${what} with # in front, skipped`);
 };
 
 /** What ends a line, a page or a record elsewhere. */

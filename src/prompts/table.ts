@@ -1,7 +1,14 @@
 import { didYouMean } from "../kernel/did-you-mean.ts";
-import { counted, formatBytes, truncateCodePoints } from "../kernel/text.ts";
+import { formatBytes, truncateCodePoints } from "../kernel/text.ts";
 import { captionIn, FIELDS, unknownField } from "./check-row.ts";
-import { type ColumnRules, isBlank, type Line, type ReadRows, type ReportLine } from "./lines.ts";
+import {
+  type ColumnRules,
+  countedLines,
+  isBlank,
+  type Line,
+  type ReadRows,
+  type ReportLine,
+} from "./lines.ts";
 import { wholeNumberOf } from "./options.ts";
 import { MOST_SHOWN_CHARS } from "./problems.ts";
 import { placeholdersOf } from "./variables.ts";
@@ -239,21 +246,12 @@ export function readTable(usual: string, maxBytes: number): ReadRows {
           else if (row !== null) yield { line: record.line, ...row };
         }
       }
-      if (skipped.length > 0) note(`${skippedRows(skipped)} of blank cells, skipped`);
+      if (skipped.length > 0) note(`${countedLines("row", skipped)} of blank cells, skipped`);
       if (columns?.hasIndex()) note("the first column has no name and only counts the rows: left out");
     } finally {
       await lines.end();
     }
   };
-}
-
-const MOST_NAMED_LINES = 3;
-
-/** `2 rows (lines 4, 5)`. */
-function skippedRows(lines: readonly number[]): string {
-  const named = lines.slice(0, MOST_NAMED_LINES).join(", ");
-  const more = lines.length > MOST_NAMED_LINES ? ", …" : "";
-  return `${counted(lines.length, "row")} (${lines.length === 1 ? "line" : "lines"} ${named}${more})`;
 }
 
 /** Returns what separates the cells. A line that only says so is taken. */

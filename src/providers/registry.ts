@@ -12,7 +12,7 @@ import type { Decoding } from "../imaging/decoding.ts";
 import { isApiKey } from "../kernel/ids.ts";
 import type { Recording } from "./replay/provider.ts";
 import type { AdapterDeps, UpstreamAdapter } from "./upstream/adapter.ts";
-import type { JobAdapter } from "./upstream/job-provider.ts";
+import type { JobAdapter } from "./upstream/provider.ts";
 
 interface ProviderDeps extends AdapterDeps {
   /** Decodes references, in turn with all other images of the service. */
@@ -37,14 +37,18 @@ const CREATE: { [Type in ProviderType]: Create<Type> } = {
     return ofItems(entry, deps, create);
   },
   "native-batch": (entry, deps) =>
-    ofJobs(entry, deps, async () => (await import("./native/jobs.ts")).createNativeBatchAdapter(entry, deps)),
+    ofJobs(entry, deps, async () =>
+      (await import("./native/provider.ts")).createNativeBatchAdapter(entry, deps),
+    ),
   openai: (written, deps) => {
     const entry = withRepeats(written, deps);
     const create = async () => (await import("./openai/provider.ts")).createOpenaiAdapter(entry, deps);
     return ofItems(entry, deps, create);
   },
   "openai-batch": (entry, deps) =>
-    ofJobs(entry, deps, async () => (await import("./openai/jobs.ts")).createOpenaiBatchAdapter(entry, deps)),
+    ofJobs(entry, deps, async () =>
+      (await import("./openai/provider.ts")).createOpenaiBatchAdapter(entry, deps),
+    ),
   sdapi: (entry, deps) =>
     ofItems(entry, deps, async () => (await import("./sdapi/provider.ts")).createSdapiAdapter(entry, deps)),
   command: (entry, deps) =>
@@ -73,12 +77,12 @@ function withRepeats<Entry extends EntryOf<"native" | "openai">>(
 
 // What all upstreams have in common loads with the first of them: a service that only draws needs none of it.
 async function ofItems(entry: UpstreamEntry, deps: AdapterDeps, create: () => Promise<UpstreamAdapter>) {
-  const { asItemProvider } = await import("./upstream/item-provider.ts");
+  const { asItemProvider } = await import("./upstream/provider.ts");
   return asItemProvider(entry, await create(), deps);
 }
 
 async function ofJobs(entry: JobEntry, deps: AdapterDeps, create: () => Promise<JobAdapter>) {
-  const { asJobProvider } = await import("./upstream/job-provider.ts");
+  const { asJobProvider } = await import("./upstream/provider.ts");
   return asJobProvider(entry, await create(), deps);
 }
 

@@ -8,10 +8,10 @@ import { sha256Hex } from "../kernel/ids.ts";
 import { fieldsOf } from "../kernel/json.ts";
 import { type Preset, presetOf } from "./catalogue/catalogue.ts";
 import { type AdapterDeps, credentialHeaders } from "./upstream/adapter.ts";
+import { listAt, textAt, valueAt } from "./upstream/answer-json.ts";
 import { ambiguous } from "./upstream/classify.ts";
-import { listAt, textAt, valueAt } from "./upstream/error-facts.ts";
 import { UpstreamHttp } from "./upstream/http.ts";
-import { withoutSecrets, withTimeLimit } from "./upstream/item-provider.ts";
+import { withoutSecrets, withTimeLimit } from "./upstream/provider.ts";
 
 /** A model of a vendor's list. */
 export interface ListedModel {

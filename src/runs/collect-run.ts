@@ -5,7 +5,6 @@ import { removeFile } from "../client/file-errors.ts";
 import { deadline } from "../client/poll.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
-import type { ImageMimeType } from "../contract/image-formats.ts";
 import { mayPass } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { groupBy } from "../kernel/json.ts";
@@ -14,7 +13,15 @@ import { foldFileName } from "../kernel/text.ts";
 import { commitPendingInput, removePassingZips, withRunLock } from "./directory/claim.ts";
 import { type RunInput, readRunInput } from "./directory/input.ts";
 import { createDiskNames, imageFileName, imageStem } from "./directory/names.ts";
-import { moveAway, type ResultLine, setAside, setAsideStray, writeResults } from "./directory/results.ts";
+import {
+  isSupersededIn,
+  moveAway,
+  type ResultLine,
+  readResults,
+  setAside,
+  setAsideStray,
+  writeResults,
+} from "./directory/results.ts";
 import { isIntact, type ResultFile } from "./directory/run-files.ts";
 import { otherMaker, type RunReporter, type RunService } from "./directory/run-service.ts";
 import {
@@ -79,11 +86,11 @@ export interface RunOutcome {
  * disk, the key or the account ends everything at once.
  */
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
-  const { dir, state: runState, batches, service, signal, early = new Set() } = options;
+  const { dir, state: runState, batches, service, signal, reporter, early = new Set() } = options;
   await commitPendingInput(dir, runState);
-  const earlier = await setAside(dir, runState);
+  let earlier = await setAside(dir, await readResults(dir), isSupersededIn(runState), reporter);
   const input = await readRunInput(dir);
-  const pathFor = pathsOf(runState, batches, earlier, input);
+  const { pathFor, free } = pathsOf(runState, batches, earlier, input);
   const lines = new Map<string, ResultLine>();
   const errors: unknown[] = [];
   let fetchedCount = early.size;
@@ -91,24 +98,35 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const entries = new Map(runState.batches.map((entry) => [entry.id, entry]));
   const roundOf = (batch: Batch) => entries.get(batch.id)?.round ?? 0;
   const unknown = unknownBatches(runState, batches, service);
+  /** Images that were made again because a person wanted another picture: the earlier ones do not stand for them any more. */
+  const replaced = new Set<string>();
+  const replace = async (batch: Batch, ids: readonly string[]) => {
+    const isEarlier = (line: ResultLine) => line.batch_id !== batch.id && ids.includes(line.custom_id);
+    for (const { path } of earlier.filter(isEarlier).flatMap(({ files }) => files)) free(path);
+    for (const id of ids) replaced.add(id);
+    earlier = await setAside(dir, earlier, isEarlier, reporter);
+  };
   // The last attempt at an image counts, so earlier attempts are not fetched any more, unless only they have the image.
   for (const batch of batches.toSorted((a, b) => roundOf(b) - roundOf(a))) {
     const entry = entries.get(batch.id);
     if (entry !== undefined) recordBatch(entry, batch);
     const superseded = supersededIn(runState, roundOf(batch));
+    const gone = new Set([...superseded, ...replaced]);
     const isWanted = (id: string) => {
       const later = lines.get(id);
-      return !superseded.has(id) && (later === undefined || !stands(later, "here"));
+      return !gone.has(id) && (later === undefined || !stands(later, "here"));
     };
     try {
-      const gone = goneOf(batch, entry && unknown.get(entry));
-      const found = await collectBatch(options, batch, { entry, gone, isWanted, earlier, pathFor });
+      const reason = goneOf(batch, entry && unknown.get(entry));
+      const facts = { entry, gone: reason, isWanted, earlier, pathFor, replace };
+      const found = await collectBatch(options, batch, facts);
       fetchedCount += found.fetchedCount;
       paidNowMicroUsd += paidNow(batch, found.items, options);
       for (const line of found.lines) {
         const later = lines.get(line.custom_id);
-        if (later === undefined || (!stands(later, "here") && stands(line, "here")))
-          lines.set(line.custom_id, line);
+        if (later === undefined) lines.set(line.custom_id, line);
+        else if (!stands(later, "here") && stands(line, "here"))
+          lines.set(line.custom_id, later.again === undefined ? line : notRemade(line, later));
       }
       if (entry !== undefined) noteMissing(entry, found.lines);
     } catch (error) {
@@ -146,24 +164,39 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   return { dir, batches, deciding, lines: last, ...facts };
 }
 
+/** Says in the line of an earlier picture why it was not made again. */
+function notRemade(line: ResultLine, { error }: ResultLine): ResultLine {
+  const note = `${NOT_REMADE}${error?.code ?? "NO_OUTCOME"}: ${error?.message ?? "it has no outcome"}`;
+  return { ...line, notes: [...(line.notes ?? []).filter((each) => !each.startsWith(NOT_REMADE)), note] };
+}
+
+/** Begins the note of a picture that was to be replaced. */
+export const NOT_REMADE = "not made again: ";
+
 /** Returns results in the order of the input, which services need not keep. Lines of unknown ids come last. */
 function inputOrder(input: RunInput, lines: ReadonlyMap<string, ResultLine>): ResultLine[] {
   return [...new Set([...input.keys(), ...lines.keys()])].flatMap((id) => lines.get(id) ?? []);
 }
 
-/** Gives the images of a run their paths. Files of an earlier command keep theirs, so that a repair changes nothing else. */
+/**
+ * Gives the images of a run their paths. Files of an earlier command keep theirs, so that a repair changes nothing else, until
+ * they are moved away: then `free`.
+ */
 function pathsOf(
   { names: naming = "id" }: RunState,
   batches: readonly Pick<Batch, "id">[],
   earlier: readonly ResultLine[],
   input: RunInput,
-): (id: string, index: number, type: ImageMimeType) => string {
+): { pathFor: FetchJob["pathFor"]; free: (path: string) => void } {
   const names = createDiskNames();
   const ids = new Set(batches.map((batch) => batch.id));
   for (const line of earlier) {
     if (ids.has(line.batch_id ?? "")) for (const file of line.files) names.keep(file.path);
   }
-  return (id, index, type) => names.takeImage(id, index, type, imageStem(id, naming, input.get(id)));
+  return {
+    pathFor: (id, index, type) => names.takeImage(id, index, type, imageStem(id, naming, input.get(id))),
+    free: names.free,
+  };
 }
 
 /** Returns what was captured of an ended batch since the command began. `items` are all of its items. */
@@ -226,13 +259,15 @@ interface Collected extends Pick<FetchJob, "gone" | "pathFor"> {
   /** Whether the batch still stands for an image, by its id in the run. */
   isWanted: (id: string) => boolean;
   earlier: readonly ResultLine[];
+  /** Moves the earlier pictures of images to `versions/`, because the batch has made others. */
+  replace: (batch: Batch, ids: readonly string[]) => Promise<void>;
 }
 
 /** Brings what a batch has made. Of a batch that has not ended, these are the images that the service gives early, some at a time. */
 async function collectBatch(
   options: Omit<CollectOptions, "batches">,
   batch: Batch,
-  { entry, gone, isWanted, earlier, pathFor }: Collected,
+  { entry, gone, isWanted, earlier, pathFor, replace }: Collected,
 ): Promise<{ lines: ResultLine[]; items: readonly BatchItem[]; fetchedCount: number }> {
   const { dir, service, signal, reporter, early } = options;
   const { http } = service;
@@ -249,6 +284,12 @@ async function collectBatch(
   const wanted = listed
     .filter((item) => isWanted(idOf(item.customId)) && (!isEarly || isGivenEarly(item)))
     .slice(0, isEarly ? MOST_AT_ONCE : undefined);
+  const remade = entry?.again === undefined ? [] : wanted.filter(hasImages);
+  if (remade.length > 0)
+    await replace(
+      batch,
+      remade.map(({ customId }) => idOf(customId)),
+    );
   const before = new Map(
     earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),
   );
@@ -284,6 +325,7 @@ async function collectBatch(
   const billed = new Set(entry?.may_be_billed);
   const lines = wanted.map((item): ResultLine => {
     const found = files.get(item.customId) ?? { files: [] };
+    const again = entry?.again?.images[idOf(item.customId)];
     const notes = notesOf(item.facts, found.files);
     const noted = billed.has(idOf(item.customId)) ? [...notes, BILLED_ELSEWHERE] : notes;
     const problem = problems.get(item.customId);
@@ -295,6 +337,7 @@ async function collectBatch(
       ...found,
       ...item.facts,
       ...(noted.length > 0 && { notes: noted }),
+      ...(again === undefined ? {} : { again }),
       ...(batch.isPlay && item.facts.cost !== undefined && { play_money: true as const }),
       ...(error == null ? {} : { error }),
     };
@@ -431,7 +474,8 @@ export class EarlyImages {
     const isWanted = (id: string) => !superseded.has(id) && !unclear.has(id) && !isHere(id);
     for (;;) {
       const options = { ...this.#options, signal, keepZip: false, isForgiving: true };
-      const wanted = { entry, gone: null, isWanted, earlier: [], pathFor };
+      // Earlier pictures stay until the end, and these images have none here.
+      const wanted = { entry, gone: null, isWanted, earlier: [], pathFor, replace: async () => {} };
       const found = (await collectBatch(options, batch, wanted)).lines.filter(
         ({ files }) => files.length > 0,
       );
@@ -448,9 +492,9 @@ export class EarlyImages {
   }
 
   async #begin(): Promise<EarlyRun> {
-    const { dir, state } = this.#options;
+    const { dir, state, reporter } = this.#options;
     await commitPendingInput(dir, state);
-    const earlier = await setAside(dir, state);
+    const earlier = await setAside(dir, await readResults(dir), isSupersededIn(state), reporter);
     const input = await readRunInput(dir);
     const own = new Set(state.batches.map(({ id }) => id));
     // The end of the run moves the images of another run away. Until then, nothing takes their names.
@@ -461,7 +505,7 @@ export class EarlyImages {
       foldFileName(imageFileName(imageStem(id, state.names ?? "id", input.get(id)), 0, "image/png"));
     const named = groupBy(input.keys(), nameOf);
     const unclear = new Set([...named.values()].filter((ids) => ids.length > 1).flat());
-    return { lines, input, unclear, pathFor: pathsOf(state, batches, earlier, input) };
+    return { lines, input, unclear, pathFor: pathsOf(state, batches, earlier, input).pathFor };
   }
 }
 
@@ -486,7 +530,7 @@ function undelivered({ code, message, requestId }: ImgbatchError): ResultLine["e
 /**
  * Removes images of an earlier run that this run replaced. An image stays when it was changed since, when its replacement
  * could not be fetched, or when these results do not mention it. One whose item failed after it was saved early goes to
- * `removed/`.
+ * `versions/`.
  */
 async function removeSuperseded(
   dir: string,

@@ -17,7 +17,7 @@ import {
   requireUndamaged,
 } from "./directory/input.ts";
 import { retriedId } from "./directory/run-state.ts";
-import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
+import type { MadeAgain, RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { contentKeyOf, modelOf, type PlannedItem, type RunRequest } from "./plan/plan.ts";
 import type { PromptItem } from "./plan/prompt-files.ts";
 import { loadReference, type PromptReference } from "./plan/reference-files.ts";
@@ -44,7 +44,9 @@ export async function requestOf(
   input: RunInput,
   parentId: string | null,
 ): Promise<{ body: string | StreamedBody; items: readonly PromptItem[] }> {
-  const asked = (await itemsOf(dir, input, entry.images ?? entry.prompts ?? [])).map(withId);
+  const asked = (await itemsOf(dir, input, entry.images ?? entry.prompts ?? [], entry.again?.images)).map(
+    withId,
+  );
   const settings = { ...settingsOf(state), parentId };
   const { provider, model = settings.model } = entry;
   // Another provider may have other models than those that the prompts name.
@@ -82,19 +84,20 @@ const isContentKey = (key: string | null) => key !== null && /^ib1-[0-9a-f]{64}$
 
 /**
  * Reads and checks prompts of a run's input again: the lines `[first, count]`, from 0, or one item for each image by its
- * id. Throws `DIRECTORY_CONFLICT` when the input of the run is damaged.
+ * id. `again`: what images are asked for instead. Throws `DIRECTORY_CONFLICT` when the input of the run is damaged.
  */
 export async function itemsOf(
   dir: string,
   input: RunInput,
   named: readonly string[] | readonly [first: number, count: number],
+  again: Readonly<Record<string, MadeAgain>> = {},
 ): Promise<PromptItem[]> {
   const problems = new Problems();
   const spool = new Spool();
   /** Many prompts share a reference image. */
   const loaded = new Map<string, PromptReference | null>();
   const items: PromptItem[] = [];
-  for (const { number, line } of isRange(named) ? rangeOf(input, ...named) : imagesOf(input, named)) {
+  for (const { number, line } of isRange(named) ? rangeOf(input, ...named) : imagesOf(input, named, again)) {
     const { path: file } = input;
     const report = (field: string | null, message: string) =>
       problems.add({ file, line: number }, field, message);
@@ -143,15 +146,30 @@ function* rangeOf(input: RunInput, first: number, count: number): Generator<Numb
   }
 }
 
-function* imagesOf(input: RunInput, ids: readonly string[]): Generator<NumberedLine> {
+function* imagesOf(
+  input: RunInput,
+  ids: readonly string[],
+  again: Readonly<Record<string, MadeAgain>>,
+): Generator<NumberedLine> {
   for (const id of ids) {
-    const line = input.get(id);
+    const typed = input.get(id);
+    const line = typed && askedAgain(typed, again[id]);
     if (line === undefined) {
       requireUndamaged(input);
       throw damaged(`${input.path} does not hold the prompt of ${JSON.stringify(id)}`);
     }
     yield { number: input.lineOf(id) ?? 0, line: { ...line, custom_id: retriedId(id) } };
   }
+}
+
+function askedAgain(line: InputLine, { model, seed, edit, picture }: MadeAgain = {}): InputLine {
+  const edited = { prompt: edit ?? line.prompt, reference_images: [{ path: referencePath(picture ?? "") }] };
+  return {
+    ...line,
+    ...(model !== undefined && { model }),
+    ...(seed !== undefined && { seed }),
+    ...(picture !== undefined && edited),
+  };
 }
 
 function labelsOf({ id, type }: { id: string | undefined; type: string | undefined }): {

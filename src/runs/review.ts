@@ -3,11 +3,17 @@ import { join } from "node:path";
 import { z } from "zod";
 import { saving } from "../client/file-errors.ts";
 import { ImgbatchError } from "../contract/errors.ts";
+import { expandedCustomIds } from "../contract/limits.ts";
+import { VERDICTS, type Verdict } from "../contract/review-api.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { didYouMean } from "../kernel/did-you-mean.ts";
 import { readRegularFile, requireWriteRoot } from "../kernel/files.ts";
 import { parseJson } from "../kernel/json.ts";
 import { formatProblem } from "../prompts/problems.ts";
 import { withLockFile } from "./directory/claim.ts";
+import { readRunInput } from "./directory/input.ts";
+import { readResults, readVersions } from "./directory/results.ts";
+import type { ResultFile } from "./directory/run-files.ts";
 
 /*
  * What people decide about the pictures of a run: `review.jsonl` in its directory, one decision a line, in the order in which
@@ -15,10 +21,6 @@ import { withLockFile } from "./directory/claim.ts";
  */
 
 export const REVIEW_FILE = "review.jsonl";
-
-/** `keep`: it is good. `again`: make another one, which `retry --rejected` does. `drop`: it is not wanted at all. */
-const VERDICTS = ["keep", "again", "drop"] as const;
-export type Verdict = (typeof VERDICTS)[number];
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/, { error: "must be a SHA-256 in hexadecimal" });
 
@@ -50,14 +52,16 @@ const decisionSchema = z
   });
 
 /** A line of `review.jsonl`: a verdict about an image, or which image of a prompt line is chosen. */
-type Decision = z.infer<typeof decisionSchema>;
+export type Decision = z.infer<typeof decisionSchema>;
 
 /** What counts: the last verdict for each image, and the last choice for each prompt line. Those taken back are left out. */
-interface Review {
+export interface Review {
   /** By the id of the image. */
   verdicts: ReadonlyMap<string, Decision & { verdict: Verdict }>;
   /** By the id of the prompt line. `version` is the hash of the chosen picture. */
   choices: ReadonlyMap<string, Decision & { choose: number | string }>;
+  /** What should change, as it was said last about each picture, by version. */
+  words: ReadonlyMap<string, string>;
 }
 
 /**
@@ -71,13 +75,15 @@ export async function readReview(dir: string): Promise<Review> {
   if (tail !== "" && !isTorn(tail)) all.push(parseDecision(path, lines.length + 1, tail));
   const verdicts = new Map<string, Decision & { verdict: Verdict }>();
   const choices = new Map<string, Decision & { choose: number | string }>();
+  const said = new Map<string, string>();
   for (const { verdict, choose, ...decision } of all) {
+    if (decision.version !== null && decision.words !== undefined) said.set(decision.version, decision.words);
     if (verdict === null) verdicts.delete(decision.id);
     else if (verdict !== undefined) verdicts.set(decision.id, { ...decision, verdict });
     if (choose === null) choices.delete(decision.id);
     else if (choose !== undefined) choices.set(decision.id, { ...decision, choose });
   }
-  return { verdicts, choices };
+  return { verdicts, choices, words: said };
 }
 
 /**
@@ -163,4 +169,103 @@ function parseDecision(file: string, line: number, text: string): Decision {
   if (issue?.code === "unrecognized_keys")
     throw wrong(issue.keys[0] ?? null, "is no field of a decision that this version knows");
   throw wrong(issue?.path.join(".") || null, issue?.message ?? "is no decision");
+}
+
+/** A picture that a run has made, or the image that lacks one. */
+interface ReviewedImage {
+  /** The `custom_id` of the image. */
+  id: string;
+  /** The SHA-256 of its picture as it was made; null without one. */
+  version: string | null;
+}
+
+/** A line of the prompts with its images. */
+export interface ReviewedLine {
+  id: string;
+  /** In their order. */
+  images: ReviewedImage[];
+  /** Earlier pictures of these images, the newest last. */
+  earlier: { id: string; version: string }[];
+}
+
+/** Returns what decisions name a picture by: its hash as it was made, which a conversion changes. */
+export function versionOf({ original, sha256 }: Pick<ResultFile, "original" | "sha256">): string {
+  return original?.sha256 ?? sha256;
+}
+
+/** Reads which images the lines of a run have. Without its prompts, each image is a line. */
+export async function readReviewedLines(dir: string): Promise<ReviewedLine[]> {
+  const [results, earlier, input] = await Promise.all([
+    readResults(dir),
+    readVersions(dir),
+    readRunInput(dir),
+  ]);
+  const made = new Map(results.map((line) => [line.custom_id, line.files[0]]));
+  const ids = new Map<string, string[]>();
+  for (let at = 0, found = input.at(0); found !== undefined; found = input.at(++at))
+    ids.set(found.line.custom_id, expandedCustomIds(found.line.custom_id, found.line.output_count ?? 1));
+  const known = new Set([...ids.values()].flat());
+  for (const id of made.keys()) if (!known.has(id)) ids.set(id, [id]);
+  return [...ids].map(([id, images]) => ({
+    id,
+    images: images.map((each) => ({ id: each, version: versionOrNull(made.get(each)) })),
+    earlier: earlier.flatMap(({ custom_id, files: [file] }) =>
+      file !== undefined && images.includes(custom_id) ? [{ id: custom_id, version: versionOf(file) }] : [],
+    ),
+  }));
+}
+
+const versionOrNull = (file: ResultFile | undefined) => (file === undefined ? null : versionOf(file));
+
+/**
+ * Returns the images that the words of a flag name: ids of images or of lines, or patterns such as `icon-*`; several between
+ * commas. Throws `USAGE` for a word that names none, with the nearest id.
+ */
+export function namedImages(
+  lines: readonly ReviewedLine[],
+  words: readonly string[],
+  flag: string,
+): ReviewedImage[] {
+  const named = new Set<ReviewedImage>();
+  for (const word of words) {
+    const ids = matching(lines, word) === null ? word.split(",").map((each) => each.trim()) : [word];
+    for (const id of ids.filter((each) => each !== "")) {
+      const found = matching(lines, id);
+      if (found === null) throw unknownId(lines, id, flag);
+      for (const image of found) named.add(image);
+    }
+  }
+  return lines.flatMap(({ images }) => images.filter((image) => named.has(image)));
+}
+
+/** Returns the images of an id or a pattern; null if there are none. An id that has a `*` itself is no pattern. */
+function matching(lines: readonly ReviewedLine[], word: string): ReviewedImage[] | null {
+  const exact = lines.flatMap(({ id, images }) =>
+    id === word ? images : images.filter((image) => image.id === word),
+  );
+  if (exact.length > 0 || !word.includes("*")) return exact.length > 0 ? exact : null;
+  const parts = word.split("*").map((part) => part.replace(/[\\^$.|?+()[\]{}]/g, "\\$&"));
+  const pattern = new RegExp(`^${parts.join(".*")}$`, "su");
+  const found = lines.flatMap(({ id, images }) =>
+    pattern.test(id) ? images : images.filter((image) => pattern.test(image.id)),
+  );
+  return found.length > 0 ? found : null;
+}
+
+/** Returns the line of an id. Throws `USAGE` for an unknown one. */
+export function namedLine(lines: readonly ReviewedLine[], id: string, flag: string): ReviewedLine {
+  const line = lines.find((each) => each.id === id);
+  if (line === undefined) throw unknownId(lines, id, flag);
+  return line;
+}
+
+function unknownId(lines: readonly ReviewedLine[], id: string, flag: string): ImgbatchError {
+  const known = lines.flatMap((line) => [line.id, ...line.images.map((image) => image.id)]);
+  const right = didYouMean(id, known);
+  const what = id.includes("*") ? "no image of the run matches" : "the run has no image";
+  const more = right === null ? "" : ` Did you mean ${right}?`;
+  return new ImgbatchError("USAGE", `${flag}: ${what} ${JSON.stringify(id)}.${more}`, {
+    param: flag,
+    meant: right === null ? undefined : { typed: id, right },
+  });
 }

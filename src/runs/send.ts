@@ -89,15 +89,15 @@ interface AskedItem extends Asked {
 
 /** Returns what the images of batches ask for. `items` are the prompts of the run. */
 export function askedIn(
-  entries: readonly Pick<RunBatch, "images" | "prompts" | "provider" | "model">[],
+  entries: readonly Pick<RunBatch, "images" | "prompts" | "provider" | "model" | "again">[],
   items: readonly AskedItem[],
 ): Asked[] {
   const byId = new Map<string, Asked>();
   if (entries.some(({ images }) => images !== undefined))
     for (const item of items)
       for (const id of expandedCustomIds(item.customId, item.outputCount)) byId.set(id, item);
-  return entries.flatMap(({ images, prompts: [first, count] = [0, 0], provider, model }) => {
-    const other = provider === undefined ? {} : { model };
+  return entries.flatMap(({ images, prompts: [first, count] = [0, 0], provider, model, again }) => {
+    const other = provider === undefined && again === undefined ? {} : { model };
     return images === undefined
       ? items.slice(first, first + count).flatMap((item) => Array<Asked>(item.outputCount).fill(item))
       : images.map((id) => ({ ...byId.get(id), ...other }));

@@ -2,7 +2,7 @@ import { errorBody, type ServiceErrorCode } from "../contract/errors.ts";
 import type { FindGeneratedFile } from "../domain/files/uploads.ts";
 import type { TakeInDeps } from "../domain/jobs/take-in.ts";
 import { batchApi } from "./batch-api/batches.ts";
-import { ticketDownloads } from "./batch-api/zip.ts";
+import { ticketDownloads } from "./batch-api/images.ts";
 import { accountApi } from "./console/account.ts";
 import { consoleApis } from "./console/sign-in.ts";
 import type { ApiDeps } from "./deps.ts";

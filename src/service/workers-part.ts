@@ -27,7 +27,7 @@ import { createProviders } from "../providers/registry.ts";
 import type { ApiDeps } from "../server/deps.ts";
 import { lineReaders } from "../server/surfaces.ts";
 import { lockFile } from "../storage/data-lock.ts";
-import type { Notices } from "../storage/dialects/postgres-notices.ts";
+import type { Notices } from "../storage/dialects/postgres.ts";
 import type { WorkerDeps } from "../workers/deps.ts";
 import { GoingOn } from "../workers/going-on.ts";
 import { Alone, Cluster, type PresenceFacts } from "../workers/presence.ts";

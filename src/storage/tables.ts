@@ -1,6 +1,12 @@
 import type { Generated } from "kysely";
-import type { NewItem, UpstreamJobRecord } from "../domain/ports/batches.ts";
-import type { FileRecord, TimedSecretRecord, UploadRecord, WorkerRecord } from "../domain/ports/stores.ts";
+import type {
+  FileRecord,
+  NewItem,
+  TimedSecretRecord,
+  UploadRecord,
+  UpstreamJobRecord,
+  WorkerRecord,
+} from "../domain/ports/stores.ts";
 import type {
   AccountRecord,
   ApiKeyRecord,

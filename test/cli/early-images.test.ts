@@ -194,7 +194,7 @@ it("[EARLY-1] an image of another type than asked for is converted early, and it
   expect([list("images"), list("versions")]).toEqual([pictures(IDS, "webp"), pictures(IDS)]);
 });
 
-it("[EARLY-3] a picture that a person changed meanwhile is moved to removed/, never overwritten", async () => {
+it("[EARLY-3] a picture that a person changed meanwhile is moved to versions/, never overwritten", async () => {
   const { service, rest } = await elsewhere();
   const running = runInProcess([...SUBMIT, "--interval", "100ms", ...at(service)], { cwd });
   await untilEarly();
@@ -204,13 +204,13 @@ it("[EARLY-3] a picture that a person changed meanwhile is moved to removed/, ne
   const ended = await running;
   expect([ended.code, ended.stderr]).toEqual([
     0,
-    expect.stringContaining("images/ant.png was changed by hand: that picture is now removed/ant.png"),
+    expect.stringContaining("images/ant.png was changed by hand: that picture is now versions/ant.png"),
   ]);
-  expect(read("removed/ant.png").equals(own)).toBe(true);
+  expect(read("versions/ant.png").equals(own)).toBe(true);
   expect(read("images/ant.png").equals(original)).toBe(true);
 });
 
-it("[EARLY-3] a picture whose item fails after it was saved goes to removed/", async () => {
+it("[EARLY-3] a picture whose item fails after it was saved goes to versions/", async () => {
   const { service, rest } = await elsewhere();
   const running = runInProcess([...SUBMIT, "--interval", "100ms", ...at(service)], { cwd });
   await untilEarly();
@@ -225,5 +225,5 @@ it("[EARLY-3] a picture whose item fails after it was saved goes to removed/", a
   expect(ended.code).toBe(4);
   expect(results()).toMatchObject([{ custom_id: "ant", status: "failed", files: [] }, {}, {}, {}]);
   expect(list("images")).toEqual(pictures(["bee", "cat", "dog"]));
-  expect(read("removed/ant.png").equals(own)).toBe(true);
+  expect(read("versions/ant.png").equals(own)).toBe(true);
 });

@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
+import { keyProblem } from "../../src/contract/data-directory.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
@@ -43,16 +44,24 @@ function startServiceOf(data: string, name: string) {
 const SUBMIT = ["submit", "p.jsonl", "-o", "out"];
 
 describe("a key of the environment", () => {
+  const STRANGE = "holds characters that no key has:";
   it.each([
-    ["canary\u201ckey-0123456789", "U+201C"],
-    ["canary-key-0123456789\u200b", "U+200B"],
-    ["canary key-0123456789", "U+0020"],
-    ["Bearer canary-key-0123456789", "U+0020"],
-    ['"canary-key-0123456789"', "U+0022"],
-    ["'canary-key-0123456789'", "U+0027"],
-    ["<canary-key-0123456789>", "U+003C"],
-    ["$GEMINI_API_KEY", "U+0024"],
-  ])("that holds what no key holds is exit 3 before anything is made: %j", async (key, code) => {
+    ["canary\u201ckey-0123456789", `${STRANGE} U+201C`],
+    ["canary-key-0123456789\u200b", `${STRANGE} U+200B`],
+    ["canary key-0123456789", `${STRANGE} U+0020`],
+    ["Bearer canary-key-0123456789", `${STRANGE} U+0020; leave out Bearer and`],
+    ['"canary-key-0123456789"', `${STRANGE} U+0022`],
+    ["'canary-key-0123456789'", `${STRANGE} U+0027`],
+    ["<canary-key-0123456789>", `${STRANGE} U+003C`],
+    ["$GEMINI_API_KEY", `${STRANGE} U+0024`],
+    ['{"api_key":"canary-key-0123456789"}', `${STRANGE} U+007B, U+007D`],
+    [
+      "export GEMINI_API_KEY=canary-key-0123456789",
+      `${STRANGE} U+0020; leave out export GEMINI_API_KEY= and`,
+    ],
+    ["GEMINI_API_KEY=canary-key-0123456789", "begins with more than a key: leave out GEMINI_API_KEY= and"],
+    ["api_key:canary-key-0123456789", "begins with more than a key: leave out api_key: and"],
+  ])("that holds what no key holds is exit 3 before anything is made: %j", async (key, problem) => {
     const { data, cwd, run } = await workplace();
     vi.stubEnv("GEMINI_API_KEY", key);
     for (const command of [
@@ -61,10 +70,15 @@ describe("a key of the environment", () => {
     ]) {
       const { code: exit, stdout, stderr } = await run(...command);
       expect([command[0], exit]).toEqual([command[0], 3]);
-      expect(stdout + stderr).toContain(`GEMINI_API_KEY holds characters that no key has: ${code}`);
+      expect(stdout + stderr).toContain(`GEMINI_API_KEY ${problem}`);
       expect(stdout + stderr).not.toContain("0123456789");
     }
     expect([existsSync(join(cwd, "out")), existsSync(join(data, "server.json"))]).toEqual([false, false]);
+  });
+
+  it("that looks like none is sent as it is: the upstream knows its own", async () => {
+    for (const key of ["c2VjcmV0LWtleQ==", "KEY=", "sk_live:abc=def", "AIzaSy-token-x"])
+      expect([key, keyProblem("GEMINI_API_KEY", key)]).toEqual([key, null]);
   });
 });
 

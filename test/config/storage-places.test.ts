@@ -5,7 +5,7 @@ import { describe, expect, it, vi } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
 import { LOCAL_STORAGE, type StorageFlags, storagePlaces } from "../../src/config/storage-places.ts";
 import { readStorageEnvironment } from "../../src/environment.ts";
-import { connectionOf } from "../../src/storage/dialects/postgres-connection.ts";
+import { connectionOf } from "../../src/storage/dialects/postgres.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 import { watchSecret, watchText } from "../support/secrets.ts";

@@ -6,7 +6,7 @@ import { Offers } from "../../src/domain/models.ts";
 import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { findPreset, PRESETS, priceOf } from "../../src/providers/catalogue/catalogue.ts";
-import { asItemProvider } from "../../src/providers/upstream/item-provider.ts";
+import { asItemProvider } from "../../src/providers/upstream/provider.ts";
 
 const FREE = ["localai", "ollama", "sdapi"];
 

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { systemClock } from "../../src/kernel/clock.ts";
-import { withTimeLimit } from "../../src/providers/upstream/item-provider.ts";
+import { withTimeLimit } from "../../src/providers/upstream/provider.ts";
 import { troubled } from "../support/fake-provider.ts";
 
 beforeEach(() => void vi.useFakeTimers());

@@ -65,11 +65,11 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
     target: /^service\/(start-service|pino-log)\.ts$/,
     from: /^cli\/(connect\/embedded|commands\/(serve|exec))\.ts$/,
   },
-  { target: /^service\/storage\/(backup|move)\.ts$/, from: /^cli\/commands\/admin\.ts$/ },
+  { target: /^service\/storage\/backup\.ts$/, from: /^cli\/commands\/admin\.ts$/ },
   { target: /^service\/admin\.ts$/, from: /^cli\/commands\/(admin[a-z-]*|budget)\.ts$/ },
   {
     target: /^service\/(provider-status|storage\/open-storage)\.ts$/,
-    from: /^cli\/commands\/(providers|doctor[a-z-]*)\.ts$/,
+    from: /^cli\/commands\/(admin|providers|doctor[a-z-]*)\.ts$/,
   },
   {
     target: /^service\/native-modules\.ts$/,
@@ -79,6 +79,8 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
   // Loaded only when they are needed.
   { target: /^imaging\/(decoding|thumbnail)\.ts$/, from: /^cli\/(output\/reports|mcp\/previews)\.ts$/ },
   { target: /^imaging\/thumbnail\.ts$/, from: /^cli\/dashboard-source\.ts$/ },
+  // The page of the console, and the rule of its hosts, for a run without a service.
+  { target: /^server\/(console\/page|http\/host)\.ts$/, from: /^cli\/review-page\.ts$/ },
   { target: /^server\/openapi\/document\.ts$/, from: /^cli\/commands\/schema\.ts$/ },
 ];
 

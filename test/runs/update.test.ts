@@ -13,7 +13,7 @@ const sent = (harness: RunHarness) =>
 const sentIds = (harness: RunHarness) =>
   sent(harness).map(({ items }) => items.map(({ custom_id }: { custom_id: string }) => custom_id));
 const imagesOf = async (harness: RunHarness, folder = "images") =>
-  (await readdir(harness.path(folder))).sort();
+  (await readdir(harness.path(folder))).filter((name) => name !== "results.jsonl").sort();
 
 it("[UPDATE-2] an update makes only the changed and added prompts, keeps the others, and moves old images aside", async () => {
   const harness = await createRunHarness();
@@ -27,9 +27,9 @@ it("[UPDATE-2] an update makes only the changed and added prompts, keeps the oth
     items: [line("dog", "a big dog"), line("hen")],
   });
   expect(await imagesOf(harness)).toEqual(["cat.png", "dog.png", "hen.png"]);
-  expect(await imagesOf(harness, "removed")).toEqual(["cow.png", "dog.png"]);
+  expect(await imagesOf(harness, "versions")).toEqual(["cow.png", "dog.png"]);
   expect(await readFile(harness.path("images/cat.png"))).toEqual(cat);
-  expect(await readFile(harness.path("removed/dog.png"))).toEqual(oldDog);
+  expect(await readFile(harness.path("versions/dog.png"))).toEqual(oldDog);
   const [first, second] = harness.fake.batches.map(({ id }) => id);
   expect((await harness.results()).map((each) => [each.custom_id, each.batch_id])).toEqual([
     ["cat", first],
@@ -59,7 +59,7 @@ it("[UPDATE-2] afterwards the same prompts are a finished run, and the first one
     ["dog", "cow"],
   ]);
   expect(await imagesOf(harness)).toEqual(["cat.png", "cow.png", "dog.png"]);
-  expect(await imagesOf(harness, "removed")).toEqual(["cow.png", "dog.png", "dog~2.png", "hen.png"]);
+  expect(await imagesOf(harness, "versions")).toEqual(["cow.png", "dog.png", "hen.png"]);
 });
 
 it("a line that is inserted among prompts without ids makes one image, and no file changes its name", async () => {
@@ -110,7 +110,7 @@ it("an image that was changed by hand is moved aside too, and is never overwritt
   await harness.submit(PETS);
   await writeFile(harness.path("images/dog.png"), "my own");
   await harness.submit(EDITED, { isUpdate: true });
-  expect(await readFile(harness.path("removed/dog.png"), "utf8")).toBe("my own");
+  expect(await readFile(harness.path("versions/dog.png"), "utf8")).toBe("my own");
 });
 
 it("another number of images makes only those that are not there", async () => {
@@ -122,7 +122,7 @@ it("another number of images makes only those that are not there", async () => {
   await harness.submit([cats(2), line("dog")], { isUpdate: true });
   expect(harness.fake.batches).toHaveLength(2);
   expect(await imagesOf(harness)).toEqual(["cat_01.png", "cat_02.png", "dog.png"]);
-  expect(await imagesOf(harness, "removed")).toEqual(["cat_03.png"]);
+  expect(await imagesOf(harness, "versions")).toEqual(["cat_03.png"]);
   await expect(harness.submit([cats(2), line("cow", "a dog")])).rejects.toMatchObject({
     message: expect.stringContaining("1 of the added prompts is a removed one with another id"),
   });
@@ -135,7 +135,7 @@ it("--new after an update that was not waited for moves the images of removed pr
   await harness.submit(edited, { isUpdate: true, onlyStart: true });
   await harness.submit(edited, { isNew: true });
   expect(await imagesOf(harness)).toEqual(["cat.png", "hen.png"]);
-  expect(await imagesOf(harness, "removed")).toEqual(["dog.png"]);
+  expect(await imagesOf(harness, "versions")).toEqual(["dog.png"]);
 });
 
 /** Counts the changes of files, and lets none happen from the one on at which the process is killed. */
@@ -193,11 +193,13 @@ async function killedAt(killAt: number, answersLost: number): Promise<boolean> {
   for (const [folder, name] of [
     ["images", "cat.png"],
     ["images", "item_000004.png"],
-    ["removed", "cow.png"],
-    ["removed", "dog.png"],
+    ["versions", "cow.png"],
+    ["versions", "dog.png"],
   ] as const)
     expect(await readFile(harness.path(`${folder}/${name}`))).toEqual(before.get(name));
-  expect((await readdir(harness.path("removed"))).sort()).toEqual(["cow.png", "dog.png"]);
+  expect(await imagesOf(harness, "versions")).toEqual(["cow.png", "dog.png"]);
+  const versions = (await harness.read("versions/results.jsonl")).trim().split("\n");
+  expect(versions.map((each) => JSON.parse(each).custom_id)).toEqual(["dog", "cow"]);
   const results = (await harness.results()).map(({ custom_id, status, files }) => [
     custom_id,
     status,

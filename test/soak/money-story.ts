@@ -1,7 +1,7 @@
 // Longer than 700 lines: the steps of a story share one person's knowledge of the runs, and the accounts at its end all of it.
 import { spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
-import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client } from "@modelcontextprotocol/client";
@@ -766,7 +766,7 @@ export class MoneyStory {
       results.push(...lines);
       const lacking = lines.find(({ cost, files }) => cost !== undefined && files.length === 0);
       expect(lacking === undefined, `${run}: ${lacking?.custom_id} is paid, and has no file`);
-      removed.push(...(await readdir(join(this.#cwd, run, "removed")).catch(() => [])));
+      removed.push(...(await versionsOf(join(this.#cwd, run))));
     }
     const { json: listed } = await this.#free(["list", "--all"]);
     const items: RunItem[] = [];
@@ -778,7 +778,7 @@ export class MoneyStory {
     );
     expect(
       aside.length === removed.length,
-      `${aside.length} replaced images were paid, ${removed.length} are in removed/`,
+      `${aside.length} replaced images were paid, ${removed.length} are in versions/`,
     );
     const marked = inDoubt + sumOf(items, ({ may_be_billed: usd = 0 }) => usd);
     const { json: ledger } = await this.#free(["admin", "ledger"]);
@@ -854,4 +854,10 @@ function sumOf<T>(list: readonly T[], usdOf: (entry: T) => number): number {
 
 function expect(isTrue: boolean, message: string): void {
   if (!isTrue) throw new Error(message);
+}
+
+/** The results of the earlier pictures of a run, one a line. */
+async function versionsOf(run: string): Promise<string[]> {
+  const text = await readFile(join(run, "versions", "results.jsonl"), "utf8").catch(() => "");
+  return text.split("\n").filter((line) => line !== "");
 }

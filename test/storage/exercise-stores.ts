@@ -1,6 +1,5 @@
 import { NEW_BATCH } from "../../src/domain/batches/create-batch.ts";
-import type { UpstreamJobRecord } from "../../src/domain/ports/batches.ts";
-import type { Repositories, Stores } from "../../src/domain/ports/stores.ts";
+import type { Repositories, Stores, UpstreamJobRecord } from "../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { newItem } from "../support/stores.ts";
 

@@ -8,7 +8,7 @@ import { openStorage } from "../../src/service/storage/open-storage.ts";
 import { openPostgres } from "../../src/storage/dialects/postgres.ts";
 import type { SqlDatabase } from "../../src/storage/dialects/sql-session.ts";
 import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
-import { migrate } from "../../src/storage/migrate.ts";
+import { migrate } from "../../src/storage/foundation.ts";
 import { sqlStores } from "../../src/storage/stores.ts";
 import { emptyDatabase, hasPostgres } from "../support/postgres.ts";
 import { tempDir } from "../support/temp-dir.ts";

@@ -5,9 +5,12 @@ import { join } from "node:path";
 import { TLSSocket } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../src/kernel/clock.ts";
-import { openPostgres } from "../../src/storage/dialects/postgres.ts";
-import { connectionOf, isOpenToOthers } from "../../src/storage/dialects/postgres-connection.ts";
-import { openNotices } from "../../src/storage/dialects/postgres-notices.ts";
+import {
+  connectionOf,
+  isOpenToOthers,
+  openNotices,
+  openPostgres,
+} from "../../src/storage/dialects/postgres.ts";
 import { CERTIFICATE, KEY } from "../support/certificate.ts";
 import { hasPostgres } from "../support/postgres.ts";
 import { startPostgresServer } from "../support/postgres-server.ts";

@@ -1,7 +1,7 @@
 import pg from "pg";
 import { expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../src/kernel/clock.ts";
-import { openNotices } from "../../src/storage/dialects/postgres-notices.ts";
+import { openNotices } from "../../src/storage/dialects/postgres.ts";
 import { startPgProxy } from "../support/pg-proxy.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 

@@ -4,7 +4,7 @@ import Sqlite from "better-sqlite3";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
-import { migrate } from "../../src/storage/migrate.ts";
+import { migrate } from "../../src/storage/foundation.ts";
 import { sqlStores } from "../../src/storage/stores.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";

@@ -31,7 +31,7 @@ export function lendPostgres(root: string, parent: string): () => Promise<void> 
 async function start(parent: string) {
   const { startPostgresServer } = await import("./postgres-server.ts");
   const { openPostgres } = await import("../../src/storage/dialects/postgres.ts");
-  const { migrate } = await import("../../src/storage/migrate.ts");
+  const { migrate } = await import("../../src/storage/foundation.ts");
   const settings = { max_connections: "300", deadlock_timeout: "100ms" };
   const server = await startPostgresServer({ parent, settings });
   await server.sql(`create database ${TEMPLATE}`);

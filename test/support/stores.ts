@@ -1,9 +1,8 @@
 import { NEW_BATCH } from "../../src/domain/batches/create-batch.ts";
 import { hasItems, holdFor, openBatch } from "../../src/domain/batches/lifecycle.ts";
 import { NO_NEEDS } from "../../src/domain/checked-content.ts";
-import type { NewItem } from "../../src/domain/ports/batches.ts";
 import { DEFAULT_OPTIONS } from "../../src/domain/ports/image-provider.ts";
-import type { Stores } from "../../src/domain/ports/stores.ts";
+import type { NewItem, Stores } from "../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { FakeClock } from "./fake-clock.ts";

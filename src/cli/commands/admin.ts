@@ -18,7 +18,7 @@ import {
   type UsageLine,
 } from "../../service/admin.ts";
 import { backupStorage } from "../../service/storage/backup.ts";
-import { moveStorage } from "../../service/storage/move.ts";
+import { moveStorage } from "../../service/storage/open-storage.ts";
 import type { CommandContext, CommandDetails, CommandResult, CommandSpec } from "../command.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
 import {

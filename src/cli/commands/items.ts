@@ -59,7 +59,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
   });
 }
 
-/** A retried image is listed once: with its last attempt, or with an earlier one that made the image. */
+/** A retried image is listed once: with the last attempt that made it, or with the last one. */
 async function itemsOf(
   target: Target,
   service: ConnectedService,
@@ -82,7 +82,8 @@ async function itemsOf(
     for (const item of listed) {
       const customId = ids.get(item.customId) ?? item.customId;
       if (target.run !== null && !standsFor(target.run.state, batchId, customId)) continue;
-      if (found.get(customId)?.status !== "success") found.set(customId, { ...item, customId, batchId });
+      if (item.status === "success" || found.get(customId)?.status !== "success")
+        found.set(customId, { ...item, customId, batchId });
     }
   }
   return inInputOrder(target, [...found.values()]);

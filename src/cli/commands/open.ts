@@ -50,7 +50,7 @@ async function show(path: string, output: Pick<Output, "note">): Promise<Command
 }
 
 /** Returns the directory itself if it is a run, else the run in it that began last. Throws `USAGE` without any. */
-async function newestRun(cwd: string): Promise<string> {
+export async function newestRun(cwd: string): Promise<string> {
   if ((await readRunState(cwd)) !== null) return ".";
   const runs: { name: string; createdAt: string }[] = [];
   for (const entry of await readdir(cwd, { withFileTypes: true })) {

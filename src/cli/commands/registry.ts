@@ -54,6 +54,11 @@ const COMMANDS: readonly CommandEntry[] = [
     load: async () => (await import("./open.ts")).command,
   },
   {
+    name: "review",
+    summary: "look at the pictures of a run in the browser, and decide which stay and which are made again",
+    load: async () => (await import("./review.ts")).command,
+  },
+  {
     name: "pack",
     summary: "write a run into one ZIP to hand over: contact sheet, images, results and prompts",
     load: async () => (await import("./pack.ts")).command,
@@ -65,7 +70,7 @@ const COMMANDS: readonly CommandEntry[] = [
   },
   {
     name: "retry",
-    summary: "make the failed images of a run again, into the same directory; run it again to resume",
+    summary: "make failed or unwanted images of a run again, into the same directory; run it again to resume",
     load: async () => (await import("./retry.ts")).command,
   },
   {

@@ -1,13 +1,19 @@
+import { randomInt } from "node:crypto";
 import { resolve } from "node:path";
 import { timeLimit } from "../../client/poll.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { DEFAULT_LIMITS } from "../../contract/limits.ts";
-import { shellWord } from "../../kernel/command-line.ts";
+import { MOST_SEED } from "../../contract/image-formats.ts";
+import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
+import { programName, shellWord } from "../../kernel/command-line.ts";
+import { canonicalJson } from "../../kernel/json.ts";
 import { counted } from "../../kernel/text.ts";
+import { seedOf } from "../../prompts/options.ts";
+import { Problems } from "../../prompts/problems.ts";
 import { collectRun, type RunOutcome } from "../../runs/collect-run.ts";
-import { readResults } from "../../runs/directory/results.ts";
+import { keepReference, readRunInput, requireUndamaged } from "../../runs/directory/input.ts";
+import { type ResultLine, readResults, readVersions } from "../../runs/directory/results.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
-import type { RunState } from "../../runs/directory/run-state-schema.ts";
+import type { MadeAgain, RunBatch, RunState } from "../../runs/directory/run-state-schema.ts";
 import {
   type Asked,
   chooseModels,
@@ -15,7 +21,17 @@ import {
   type RunModels,
   usedModels,
 } from "../../runs/plan/choose-model.ts";
-import { openRetry, planRetry } from "../../runs/plan/retry.ts";
+import { openRetry, planRemake, planRetry, remakeFlags } from "../../runs/plan/retry.ts";
+import { reportMisfits } from "../../runs/plan/settle-items.ts";
+import { itemsOf, settingsOf } from "../../runs/request.ts";
+import {
+  namedImages,
+  type Review,
+  type ReviewedLine,
+  readReview,
+  readReviewedLines,
+  versionOf,
+} from "../../runs/review.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
 import {
   askedIn,
@@ -43,6 +59,27 @@ export const command: CommandDetails = {
   arguments: [{ name: "<dir>", description: "the output directory of a run" }],
   options: [
     {
+      flags: "--only <ids>",
+      description:
+        "make other pictures of these images, however they stand, such as fox,'icon-*'; paid again; may be repeated",
+      repeatable: true,
+    },
+    {
+      flags: "--rejected",
+      description: "the same for pictures that `imgbatch review` wants again (with --only: those of these)",
+    },
+    {
+      flags: "--edit [words]",
+      description:
+        "with --only or --rejected: change the picture that is there by these words; default: the words of its review",
+    },
+    { flags: "-m, --model <id>", description: "with --only or --rejected: with this model" },
+    {
+      flags: "--seed <n>",
+      description: "with --only or --rejected: with this seed; each further image of a prompt adds 1",
+      default: "a fresh one, where the model takes seeds",
+    },
+    {
       flags: "--include-refused",
       description:
         "also retry images that were refused because of their prompt (SAFETY_BLOCKED, INVALID_ARGUMENT, a policy)",
@@ -64,6 +101,8 @@ export const command: CommandDetails = {
   examples: [
     "imgbatch retry prompts-images",
     "imgbatch retry prompts-images --max-cost 1",
+    "imgbatch retry prompts-images --only fox,'icon-*'",
+    "imgbatch retry prompts-images --rejected --edit",
     "imgbatch retry --include-lost --here prompts-images",
   ],
   exits: running,
@@ -120,7 +159,17 @@ async function retry(
   );
   // The run does not record the options that it was submitted with.
   const updateStep = `run the submit command of ${shellWord(shownDir)} again with --update`;
-  const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true, updateStep };
+  const { remake } = options;
+  const run = {
+    dir,
+    shownDir,
+    allowance,
+    intervalMs,
+    keepZip,
+    isForgiving: true,
+    updateStep,
+    remakes: remake !== null,
+  };
   const finish = async (started: StartedRun) =>
     options.detach
       ? describeDetached(context, options, started)
@@ -130,6 +179,7 @@ async function retry(
   const consentTo = (images: readonly Asked[], heldFor?: HeldFor) =>
     orWithSuccessor(context, () => budget.consent(images, [], heldFor), true);
   if (open !== null) {
+    if (remake !== null) requireSameRemake(shownDir, remakeFlags(runState), remake.flags);
     const images = askedIn(open, items);
     const isLimited = dryRun || options.maxCostMicroUsd !== undefined;
     const held = isLimited ? await pendingIn(runState, items, service, signal) : [];
@@ -142,7 +192,28 @@ async function retry(
     const started = await send({ ...work, consentOf });
     // Nobody has waited for a retry that was left to the service: once it has ended, this is the next one.
     const isOver = images.length === 0 && started.batches.every(({ isDone }) => isDone);
-    if (!options.detach || !isOver) return finish(started);
+    if (!options.detach || !isOver || remake !== null) return finish(started);
+  }
+  if (remake !== null) {
+    // A finished run needs no repair before: that would undo what a person has changed in a picture.
+    const isFinished = runState.finished_at !== null;
+    const lines = isFinished ? await readResults(dir) : (await collectEnded(work, keepZip)).lines;
+    const wanted = await wantedImages(work, lines, remake, models);
+    const added = await planRemake(work, lines, wanted);
+    const images = askedIn(added, items);
+    await requireFitting(work, added, models);
+    if (dryRun) {
+      const counts = { images, batches: added.length, refused: 0 };
+      return describeDry(options, models, budget, counts);
+    }
+    if (images.length > 0) {
+      const consentOf = await consentTo(images);
+      return finish(await send({ ...work, consentOf }, { added }));
+    }
+    reporter.note(`no picture of ${shownDir} is wanted again: \`${programName()} review\` decides that`);
+    const outcome = await collectEnded(work, keepZip);
+    const unchanged = { outcome, state: runState, replayed: null, shownDir, allowance };
+    return describeFinished(context, { ...unchanged, updateStep });
   }
   const outcome = await collectEnded(work, keepZip);
   const include = { refused: options.withRefused, lost: options.withLost };
@@ -168,6 +239,121 @@ async function retry(
   if (plan.unknownHere > 0 && options.withLost) reporter.note(paidAgainNote(plan.unknownHere));
   const consentOf = await consentTo(images);
   return finish(await send({ ...work, consentOf }, { added: plan.added }));
+}
+
+/** Throws `DIRECTORY_CONFLICT` if an earlier command is not finished, and this one is another. */
+function requireSameRemake(
+  shownDir: string,
+  before: Readonly<Record<string, string>> | null,
+  flags: Readonly<Record<string, string>>,
+): void {
+  if (before !== null && canonicalJson(before) === canonicalJson(flags)) return;
+  const words = Object.entries(before ?? {}).map(([flag, value]) =>
+    value === "" ? flag : `${flag} ${shellWord(value)}`,
+  );
+  const earlier = [programName(), "retry", shellWord(shownDir), ...words].join(" ");
+  const message = `An earlier retry of ${shownDir} is not finished. Nothing was sent.`;
+  throw new ImgbatchError("DIRECTORY_CONFLICT", message, { advice: `go on with it first: ${earlier}` });
+}
+
+/** Which pictures of a run are wanted again, and with what. */
+type Remake = NonNullable<ReturnType<typeof remakeOptions>>;
+
+/** Returns what images are asked for instead of what their prompts say. With `--edit`, their pictures are kept as references. */
+async function wantedImages(
+  { dir }: Run,
+  results: readonly ResultLine[],
+  { only, isRejected, edit, model, seed, flags }: Remake,
+  models: RunModels,
+): Promise<NonNullable<RunBatch["again"]>> {
+  const [lines, review, input] = await Promise.all([
+    readReviewedLines(dir),
+    readReview(dir),
+    readRunInput(dir),
+  ]);
+  requireUndamaged(input);
+  if (model !== null && !models.isThere(model)) {
+    const there = models.listed?.map(({ id }) => id).join(", ") || "none";
+    const message = `There is no batch model ${JSON.stringify(model)}; there is ${there}.`;
+    throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", message, { param: "--model" });
+  }
+  const named = only.length > 0 ? namedImages(lines, only, "--only") : lines.flatMap((line) => line.images);
+  const isWanted = ({ id, version }: (typeof named)[number]) => {
+    const { verdict, version: seen } = review.verdicts.get(id) ?? {};
+    return !isRejected || (verdict === "again" && seen === version);
+  };
+  const chosen = named.filter((image) => isWanted(image) && input.has(image.id));
+  const wordsOf = (id: string): string | null =>
+    edit === true ? (review.verdicts.get(id)?.words ?? "").trim() : edit;
+  const speechless = chosen.filter(({ id }) => wordsOf(id) === "").map(({ id }) => id);
+  if (speechless.length > 0) {
+    const [first = ""] = speechless;
+    const message = `--edit: nothing says what should change in ${speechless.join(", ")}.`;
+    const advice = `\`${programName()} review ${shellWord(dir)} --again ${shellWord(`${first}=what should change`)}\`, or write the words: --edit 'what should change'`;
+    throw new ImgbatchError("USAGE", message, { param: "--edit", advice });
+  }
+  const images: Record<string, MadeAgain> = {};
+  for (const { id, version } of chosen) {
+    const line = lines.find((each) => each.images.some((image) => image.id === id));
+    const index = line?.images.findIndex((image) => image.id === id) ?? 0;
+    const { options } = models.of({ model: model ?? input.get(id)?.model });
+    const fresh = options?.seed === true ? { seed: randomInt(Math.min(options.maxSeed, MOST_SEED) + 1) } : {};
+    const words = wordsOf(id);
+    const picture =
+      words === null ? null : await keepPicture(dir, id, results, pictureOf(line, id, version, review));
+    images[id] = {
+      ...(model !== null && { model }),
+      ...(seed === null ? fresh : { seed: seedOf(seed, index) }),
+      ...(words !== null && picture !== null && { edit: words, picture }),
+    };
+  }
+  return { flags, images };
+}
+
+/** Returns the picture of an image that is changed: the chosen one, if that is one of this image, else the one of now. */
+function pictureOf(
+  line: ReviewedLine | undefined,
+  id: string,
+  version: string | null,
+  review: Review,
+): string | null {
+  const chosen = review.choices.get(line?.id ?? "")?.version;
+  return line?.earlier.some((each) => each.id === id && each.version === chosen) ? (chosen ?? null) : version;
+}
+
+/** Keeps a picture of a run as a reference image of its own. Returns its hash. Throws `USAGE` if it is not here as a file. */
+async function keepPicture(
+  dir: string,
+  id: string,
+  results: readonly ResultLine[],
+  version: string | null,
+): Promise<string> {
+  const files = [...results, ...(await readVersions(dir))]
+    .filter((line) => line.custom_id === id)
+    .flatMap((line) => line.files);
+  const file = files.find((each) => versionOf(each) === version);
+  const sha256 = file === undefined || file.entry !== undefined ? null : await keepReference(dir, file.path);
+  if (sha256 !== null) return sha256;
+  throw new ImgbatchError("USAGE", `--edit: ${id} has no picture here that could be changed.`, {
+    param: "--edit",
+    advice: "leave out --edit to make it from its prompt",
+  });
+}
+
+/** Throws `INVALID_INPUT` for what the models do not take of images that are made again. */
+async function requireFitting(
+  { dir, state, limits }: Run & { limits: Limits },
+  added: readonly RunBatch[],
+  models: RunModels,
+): Promise<void> {
+  const problems = new Problems();
+  const input = await readRunInput(dir);
+  const { mimeType } = settingsOf(state);
+  for (const { images = [], again } of added) {
+    const asked = await itemsOf(dir, input, images, again?.images);
+    reportMisfits(asked, models, { mimeType, limits }, problems);
+  }
+  problems.throwIfAny();
 }
 
 async function modelsOf(
@@ -265,6 +451,33 @@ function describeDry(
   };
 }
 
+/** Returns which pictures are wanted again; null without `--only` and `--rejected`. Throws `USAGE` for a wrong option. */
+function remakeOptions(options: read.TypedOptions) {
+  const { only: typed } = options;
+  const edit = options.edit === true || (read.textOption(options, "edit") ?? null);
+  const only = Array.isArray(typed) ? typed.map(String) : [];
+  const isRejected = read.flagOption(options, "rejected");
+  const model = read.textOption(options, "model") ?? null;
+  const seed = read.wholeOption(options, "seed", { min: 0, max: MOST_SEED }) ?? null;
+  const flags = {
+    ...(only.length > 0 && { "--only": only.join(",") }),
+    ...(isRejected && { "--rejected": "" }),
+    ...(edit !== null && { "--edit": edit === true ? "" : edit }),
+    ...(model !== null && { "--model": model }),
+    ...(seed !== null && { "--seed": String(seed) }),
+  };
+  const usage = (param: string, message: string) =>
+    new ImgbatchError("USAGE", `${param}: ${message}`, { param });
+  if (only.length === 0 && !isRejected) {
+    const [first] = Object.keys(flags);
+    if (first === undefined) return null;
+    throw usage(first, "say of which images: add --only ID,… or --rejected.");
+  }
+  if (only.some((each) => each.trim() === "")) throw usage("--only", "name images, such as fox,'icon-*'.");
+  if (typeof edit === "string" && edit.trim() === "") throw usage("--edit", "say what should change.");
+  return { only, isRejected, model, seed, edit, flags };
+}
+
 type RetryCommandOptions = Awaited<ReturnType<typeof readRetryOptions>>;
 
 /** Throws `USAGE` for the first wrong option, and for an id instead of a directory. */
@@ -281,6 +494,7 @@ async function readRetryOptions(context: CommandContext) {
     withRefused: read.flagOption(options, "includeRefused"),
     withLost: read.flagOption(options, "includeLost"),
     isHere: read.flagOption(options, "here"),
+    remake: remakeOptions(options),
     dryRun: read.flagOption(options, "dryRun"),
     detach: read.flagOption(options, "detach"),
     ...readRunOptions(options),

@@ -1,5 +1,5 @@
 import { realpathSync } from "node:fs";
-import { access, constants, readdir, stat } from "node:fs/promises";
+import { access, constants, stat } from "node:fs/promises";
 import { join, relative, resolve, sep } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
@@ -9,7 +9,7 @@ import { isWithin, nearestExisting } from "../../kernel/files.ts";
 import type { Cost } from "../../kernel/money.ts";
 import { openPath } from "../../processes/programs.ts";
 import { type RunInput, readRunInput } from "../../runs/directory/input.ts";
-import { REMOVED_FOLDER } from "../../runs/directory/names.ts";
+import { readVersions } from "../../runs/directory/results.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { GALLERY_FILE, type MakeThumbnail, writeGallery } from "../../runs/reports/gallery.ts";
@@ -53,9 +53,8 @@ export async function writeRunReports(
   const input = await readRunInput(dir);
   const fromRoot = pathsFrom(readRepositoryRoot(), context.cwd);
   const nowMs = context.clock.nowMs();
-  // Only images that were made lie there: earlier prompts that had failed do not count.
-  const removed = await readdir(join(dir, REMOVED_FOLDER)).catch(() => []);
-  const found = { state: runState, lines, input, removedCount: removed.length };
+  const versionCount = (await readVersions(dir)).length;
+  const found = { state: runState, lines, input, versionCount };
   const facts = { ...rest, ...found, directory: shownDir, nowMs, fromRoot };
   context.output.progress("writing the reports");
   const actions = readActionsEnvironment();

@@ -1,4 +1,5 @@
 import { type ReactNode, type RefObject, useEffect, useRef } from "react";
+import { Dialog } from "./dialog.tsx";
 import { Icon } from "./notes.tsx";
 
 type Handlers = Record<string, (event: KeyboardEvent) => void>;
@@ -29,6 +30,35 @@ export function useKeys(handlers: Handlers, { inDialog = false, isActive = true 
 function isField(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   return target.matches("input:not([type=checkbox], [type=button]), textarea, select, [contenteditable]");
+}
+
+/** Keys, with two spaces between those that do the same, and what they do. */
+export type KeyHelp = readonly (readonly [keys: string, meaning: string])[];
+
+/** Shows what keys do. */
+export function HelpDialog({ keys, onClose }: { keys: KeyHelp; onClose: () => void }) {
+  return (
+    <Dialog label="Shortcuts" className="small" onClose={onClose}>
+      <h2>Shortcuts</h2>
+      <dl className="keys">
+        {keys.map(([pressed, meaning]) => (
+          <div key={pressed}>
+            <dt>
+              {pressed.split(/ {2}/).map((key) => (
+                <kbd key={key}>{key}</kbd>
+              ))}
+            </dt>
+            <dd>{meaning}</dd>
+          </div>
+        ))}
+      </dl>
+      <div className="dialog-actions">
+        <button type="button" className="button" onClick={onClose}>
+          Close
+        </button>
+      </div>
+    </Dialog>
+  );
 }
 
 /** A reference for the search field of a page, which `/` goes to. */

@@ -38,11 +38,11 @@ const SHOWN_MS = 6000;
 /** What was said first goes when there is more. */
 const MOST = 5;
 let lines = 0;
-const listeners = new Set<(text: string) => void>();
+const listeners = new Set<(text: string, isAlone: boolean) => void>();
 
-/** Says something in passing: shown for a moment, and read out. */
-export function announce(text: string): void {
-  for (const listener of listeners) listener(text);
+/** Says something in passing: shown for a moment, and read out. `isAlone`: what was said before is of no interest any more. */
+export function announce(text: string, { isAlone = false } = {}): void {
+  for (const listener of listeners) listener(text, isAlone);
 }
 
 /** The place where `announce` speaks: one in the page, and one in each dialog, which keeps the page out of sight. */
@@ -50,9 +50,9 @@ export function Announcer() {
   const [said, setSaid] = useState<readonly { id: number; text: string }[]>([]);
   useEffect(() => {
     const timers = new Set<ReturnType<typeof setTimeout>>();
-    const listener = (text: string) => {
+    const listener = (text: string, isAlone: boolean) => {
       const line = { id: ++lines, text };
-      setSaid((old) => [...old, line].slice(-MOST));
+      setSaid((old) => [...(isAlone ? [] : old), line].slice(-MOST));
       timers.add(setTimeout(() => setSaid((old) => old.filter(({ id }) => id !== line.id)), SHOWN_MS));
     };
     listeners.add(listener);

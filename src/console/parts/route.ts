@@ -1,3 +1,5 @@
+import { useSyncExternalStore } from "react";
+
 /** The address of a place in the console: `#/batches/imgbatch_1/fox` has the parts `batches`, `imgbatch_1`, `fox`. */
 export function hrefOf(...parts: string[]): string {
   return `#/${parts.map(encodeURIComponent).join("/")}`;
@@ -23,5 +25,29 @@ export function go(href: string, { replace = false } = {}): void {
     dispatchEvent(new HashChangeEvent("hashchange"));
   } else {
     location.hash = href;
+  }
+}
+
+/** The place that the address names now. */
+export function useRoute(): readonly string[] {
+  const hash = useSyncExternalStore(
+    (listener) => {
+      addEventListener("hashchange", listener);
+      return () => removeEventListener("hashchange", listener);
+    },
+    () => location.hash,
+  );
+  return hash
+    .replace(/^#\/?/, "")
+    .split("/")
+    .filter((part) => part !== "")
+    .map(decoded);
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
   }
 }

@@ -2,10 +2,9 @@ import type { ItemError } from "../../contract/statuses.ts";
 import { priceOf } from "../billing/payer.ts";
 import { type CheckedContent, outputSeed } from "../checked-content.ts";
 import { imagePriceUsd, type ModelEntry } from "../models.ts";
-import type { NewItem } from "../ports/batches.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import { DEFAULT_OPTIONS, type ImageOptions } from "../ports/image-provider.ts";
-import type { Transaction } from "../ports/stores.ts";
+import type { NewItem, Transaction } from "../ports/stores.ts";
 import { type BatchRecord, MASK_ORDINAL, type NewReference } from "../records.ts";
 import { holdFor } from "./lifecycle.ts";
 

@@ -4,8 +4,7 @@ import type { ShownJob } from "../../contract/waiting.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { failLeased } from "../batches/finish-item.ts";
 import { startIn } from "../batches/lifecycle.ts";
-import type { JobStep, UpstreamJobRecord } from "../ports/batches.ts";
-import type { Repositories, Stores, Transaction } from "../ports/stores.ts";
+import type { JobStep, Repositories, Stores, Transaction, UpstreamJobRecord } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 
 /**

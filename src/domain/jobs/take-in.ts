@@ -16,10 +16,9 @@ import {
   type OptionFacts,
   optionsOf,
 } from "../models.ts";
-import type { NewItem } from "../ports/batches.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Needs } from "../ports/image-provider.ts";
-import type { Stores } from "../ports/stores.ts";
+import type { NewItem, Stores } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 
 /** A line of a batch job: a request that has passed every check, or why it is not made. */

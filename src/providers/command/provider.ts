@@ -38,7 +38,7 @@ import { startFailure } from "../../processes/programs.ts";
 import { pixelsOf } from "../catalogue/catalogue.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { AnswerImages, withImages } from "../upstream/answer-images.ts";
-import { oneLine, upstreamWords } from "../upstream/error-facts.ts";
+import { oneLine, upstreamWords } from "../upstream/answer-json.ts";
 
 /** How long a process that could not be found may hold the streams open. */
 const CLOSE_PATIENCE_MS = 5000;

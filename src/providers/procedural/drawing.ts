@@ -19,7 +19,7 @@ interface Slot {
 }
 
 /** An SVG file, cut at its colours. */
-export interface Drawing {
+export interface SvgFile {
   /** The attributes of the file that begin with `data-`. */
   data: Readonly<Record<string, string>>;
   parts: readonly (string | Slot)[];
@@ -48,7 +48,7 @@ export interface Coat {
 
 const FILE = /^<svg[^>]*>\s*<style>(.*?)<\/style>\s*(<defs>.*?<\/defs>)?(.*)<\/svg>\s*$/s;
 const CUTS = /class="([\w-]+)"|fill="url\(#([\w-]+)\)"|\bid="([\w-]+)"/g;
-const parsed = new Map<string, readonly Drawing[]>();
+const parsed = new Map<string, readonly SvgFile[]>();
 
 /** The names of the motifs' files, in the order of the alphabet. */
 export function motifFiles(): string[] {
@@ -61,7 +61,7 @@ function textOf(path: string): string {
 }
 
 /** Returns the attributes of a file that begin with `data-`. The rest is not parsed. */
-export function drawingData(path: string): Drawing["data"] {
+export function drawingData(path: string): SvgFile["data"] {
   const found =
     textOf(path)
       .split(">", 1)[0]
@@ -73,7 +73,7 @@ export function drawingData(path: string): Drawing["data"] {
  * Returns the tiles of a file: its groups whose ids begin with `tile-`, or the whole drawing if there are none. A file is
  * parsed once.
  */
-export function tilesOf(path: string): readonly Drawing[] {
+export function tilesOf(path: string): readonly SvgFile[] {
   const known = parsed.get(path);
   if (known !== undefined) return known;
   const [, style, defs = "", body = ""] = FILE.exec(textOf(path)) ?? [];
@@ -127,7 +127,7 @@ function cut(svg: string, rules: ReadonlyMap<string, Rule>, path: string): (stri
 }
 
 /** Returns the shapes of a drawing as SVG. `key` keeps its ids apart from those of others in the same document. */
-export function paint({ parts, bases }: Drawing, { roles, lit, ink, scale }: Coat, key: string): string {
+export function paint({ parts, bases }: SvgFile, { roles, lit, ink, scale }: Coat, key: string): string {
   const write = ({ attribute, role, color, rest, id, hasEdge }: Slot): string => {
     if (attribute === "id") return `id="${key}${id}"`;
     const wanted = roles[role];

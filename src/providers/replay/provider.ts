@@ -34,7 +34,7 @@ import { systemCodeOf } from "../../kernel/system-errors.ts";
 import { counted, truncateCodePoints } from "../../kernel/text.ts";
 import type { AdapterDeps } from "../upstream/adapter.ts";
 import { AnswerImages, MOST_IMAGES, withImages } from "../upstream/answer-images.ts";
-import { upstreamWords } from "../upstream/error-facts.ts";
+import { upstreamWords } from "../upstream/answer-json.ts";
 
 /** Of the files and of their keys. Another one makes all recordings again. */
 const VERSION = 1;

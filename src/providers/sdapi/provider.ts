@@ -11,8 +11,8 @@ import { joinTurns, truncateCodePoints } from "../../kernel/text.ts";
 import { pixelsOf } from "../catalogue/catalogue.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
+import { upstreamWords } from "../upstream/answer-json.ts";
 import { ambiguous } from "../upstream/classify.ts";
-import { upstreamWords } from "../upstream/error-facts.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { jsonBody, ReferenceText } from "../upstream/request-body.ts";
 

@@ -6,14 +6,14 @@ import {
   type LargeImage,
   ProviderError,
 } from "../../domain/ports/image-provider.ts";
-import { timeLimit } from "../../kernel/clock.ts";
+import { callAfter } from "../../kernel/clock.ts";
 import { backoffMs } from "../../kernel/pacing.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { modelFacts, pixelsOf, presetOf } from "../catalogue/catalogue.ts";
 import { type AdapterDeps, credentialHeaders, type UpstreamAdapter } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
+import { costOf, ownersWords, ownMatches, textAt, upstreamWords, valueAt } from "../upstream/answer-json.ts";
 import { ambiguous } from "../upstream/classify.ts";
-import { costOf, ownersWords, ownMatches, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
 import { fetchImage } from "../upstream/fetch-image.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { dataUrlOf, jsonBody, ReferenceText } from "../upstream/request-body.ts";
@@ -174,7 +174,7 @@ export function createTaskAdapter(configured: Entry, deps: AdapterDeps): Upstrea
   const cancel = async ({ cancel: path }: Task) => {
     if (path === null || !http.mayAsk(path)) return;
     const late = new AbortController();
-    const limit = timeLimit(clock, CANCEL_MS, () => late.abort());
+    const limit = callAfter(clock, CANCEL_MS, () => late.abort());
     await http.json({ method: "POST", path, headers, mayBeEmpty: true }, late.signal).catch(() => {});
     limit.stop();
   };

@@ -4,7 +4,7 @@ import type { Clock } from "../../kernel/clock.ts";
 
 /**
  * Translates between the port and one kind of upstream. Everything that all upstreams share is done around it, in
- * `item-provider.ts`: time limits, rates, sizes, model ids, hidden keys.
+ * `provider.ts`: time limits, rates, sizes, model ids, hidden keys.
  */
 export interface UpstreamAdapter {
   /** Where the upstream is: with the type, its identity. */

@@ -6,8 +6,8 @@ import { MemoryBudget } from "../../kernel/memory-budget.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import type { AdapterDeps } from "./adapter.ts";
+import { errorOf, textAt, valueAt } from "./answer-json.ts";
 import { ambiguous } from "./classify.ts";
-import { errorOf, textAt, valueAt } from "./error-facts.ts";
 
 const MIB = 2 ** 20;
 /** The most images of one answer. */

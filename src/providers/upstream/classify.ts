@@ -1,15 +1,10 @@
 import { type ItemErrorCode, isRefusalCode } from "../../contract/statuses.ts";
 import { ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
 import { PRIVATE_ADDRESS } from "../../http/addresses.ts";
+import { retryAfterMs, sentAtMs } from "../../http/retries.ts";
 import { type AnswerHeaders, type ConnectionError, headersOf } from "../../http/transport.ts";
-import {
-  announcedMs,
-  type ErrorFacts,
-  ownersWords,
-  ownMatches,
-  readErrorFacts,
-  upstreamWords,
-} from "./error-facts.ts";
+import { parseDuration } from "../../kernel/durations.ts";
+import { errorOf, listAt, ownersWords, ownMatches, textAt, upstreamWords, valueAt } from "./answer-json.ts";
 
 /** An answer of an upstream that is no success. */
 interface ErrorAnswer {
@@ -211,9 +206,22 @@ export function broken(
   });
 }
 
-/** What the message of these says can be mended by a person: a proxy that refuses, a certificate that nobody here knows. */
-const TOLD_CODES: readonly string[] = ["PROXY", "CERTIFICATE"];
-const OWN_CODES: readonly string[] = [...TOLD_CODES, PRIVATE_ADDRESS, "SILENCE", "CLOSED", "CONNECT_TIMEOUT"];
+/** What the message of these says can be mended by a person: a proxy that refuses, a certificate that is not the host's. */
+const TOLD_CODES: readonly string[] = [
+  "PROXY",
+  "CERTIFICATE",
+  "CERT_HAS_EXPIRED",
+  "ERR_TLS_CERT_ALTNAME_INVALID",
+  "ERR_SSL_WRONG_VERSION_NUMBER",
+];
+const OWN_CODES: readonly string[] = [
+  "PROXY",
+  "CERTIFICATE",
+  PRIVATE_ADDRESS,
+  "SILENCE",
+  "CLOSED",
+  "CONNECT_TIMEOUT",
+];
 
 /** A success that holds an error without a known status has made nothing. */
 function statusNamedBy({ status, codes }: ErrorFacts): number {
@@ -258,4 +266,163 @@ function redirectWords(name: string, { status, headers }: ErrorAnswer): string {
   const host = URL.canParse(location) ? new URL(location).host : "";
   const leads = host === "" ? "elsewhere" : `to ${upstreamWords(host)}`;
   return `${name} redirects ${leads}: configure the address that it leads to as \`baseUrl\` (HTTP ${status}).`;
+}
+
+/** No more of a message is searched for what it says. */
+const MOST_MESSAGE_CHARS = 64_000;
+/** No error has more details, or violations in one of them. */
+const MOST_DETAILS = 100;
+
+/** The facts of an error body, whatever its shape. */
+interface ErrorFacts {
+  /** The HTTP status that the body names; null when it names none. */
+  status: number | null;
+  /** All codes, types, states and reasons of the error, in capitals: `INSUFFICIENT_QUOTA`. */
+  codes: readonly string[];
+  /** Empty when there is none. */
+  message: string;
+  quotaIds: readonly string[];
+  /** The models whose quota is used up. */
+  models: readonly string[];
+  retryDelays: readonly string[];
+  /** The body shows why the content was flagged. */
+  isModerated: boolean;
+  /** The field of the request that the body names; null when it names none. */
+  param: string | null;
+}
+
+/** Reads the shapes `{error: {…}}`, `{error: "text", code?}`, `{message}`, `{detail}` and a list of these. */
+function readErrorFacts(body: unknown): ErrorFacts {
+  const root = Array.isArray(body) ? body[0] : body;
+  const error = errorOf(root) ?? root;
+  const details = listAt(error, "details").slice(0, MOST_DETAILS);
+  const code = valueAt(error, "code") ?? valueAt(root, "code");
+  const texts = [
+    code,
+    valueAt(error, "type"),
+    valueAt(error, "status"),
+    ...["innererror", "inner_error"].map((inner) => valueAt(error, inner, "code")),
+    ...details.map((detail) => valueAt(detail, "reason")),
+  ].filter((each) => typeof each === "string" && each.length <= 100) as string[];
+  const violations = details.flatMap((detail) => listAt(detail, "violations").slice(0, MOST_DETAILS));
+  return {
+    status: statusIn(code),
+    codes: texts.map((text) => text.trim().replaceAll(/[ -]/g, "_").toUpperCase()),
+    message: (messageOf(error) ?? messageOf(root) ?? "").slice(0, MOST_MESSAGE_CHARS),
+    quotaIds: violations.flatMap((violation) => textAt(violation, "quotaId") ?? []),
+    models: violations.flatMap((violation) => textAt(violation, "quotaDimensions", "model") ?? []),
+    retryDelays: details.flatMap((detail) => textAt(detail, "retryDelay")?.slice(0, 100) ?? []),
+    isModerated:
+      valueAt(error, "moderation_details") !== undefined ||
+      valueAt(error, "metadata", "flagged_input") !== undefined ||
+      listAt(error, "metadata", "reasons").length > 0,
+    param: /^[\w.[\]-]{1,100}$/.exec(textAt(error, "param") ?? "")?.[0] ?? null,
+  };
+}
+
+function statusIn(code: unknown): number | null {
+  const status = typeof code === "string" && /^\d{3}$/.test(code) ? Number(code) : code;
+  return typeof status === "number" && Number.isInteger(status) && status >= 400 && status <= 599
+    ? status
+    : null;
+}
+
+function messageOf(error: unknown): string | null {
+  if (typeof error === "string") return error || null;
+  const fields = listAt(error, "detail")
+    .slice(0, MOST_DETAILS)
+    .map(fieldProblem)
+    .filter((problem) => problem !== "");
+  return textAt(error, "message") ?? textAt(error, "detail") ?? (fields.join("; ") || null);
+}
+
+/** FastAPI's form of a field that is wrong: `{loc: ["body", "steps"], msg}`. */
+function fieldProblem(problem: unknown): string {
+  const path = listAt(problem, "loc").filter((part) => typeof part === "string" || typeof part === "number");
+  const words = textAt(problem, "msg") ?? "";
+  return path.length === 0 || words === "" ? words : `${path.join(".")}: ${words}`;
+}
+
+/** Where an upstream may announce when to come back. */
+export interface Announced {
+  headers: Pick<AnswerHeaders, "get">;
+  /** `RetryInfo.retryDelay`, such as `37s` or `3.957525076s`. */
+  delays: readonly string[];
+  message: string;
+  /** The caller's texts in the request: an announcement that repeats them counts for nothing. */
+  asked: string;
+  /** The limit that is used up: one per day, or a shorter one. Null when the answer is about something else. */
+  limit: "short" | "per-day" | null;
+}
+
+/** The vendor also sends the delay of its limits per minute with a limit per day: no delay of a day is that short. */
+const SHORTEST_OF_DAY_MS = 60_000;
+/** The limits whose headers tell what is left, and when they begin anew (OpenAI's documentation of rate limits). */
+const HEADER_LIMITS = ["requests", "tokens"];
+
+/** `Please try again in 1m30s.`, `Please retry in 36.962849995s.`, `resets in ~30 seconds`. */
+const IN_WORDS =
+  /\b(?:try again|retry|resets?) (?:in|after) ~?(\d{1,9}(?:\.\d{1,12})?) ?(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h|days?|d)((?:\d{1,9}(?:\.\d{1,12})?(?:ms|[smhd]))*)/gi;
+
+/**
+ * Returns the longest announced pause in ms; null when none is announced. Without one, a limit lasts until it begins anew: by
+ * the headers about it, else a limit per day until the next day.
+ */
+export function announcedMs(announced: Announced, nowMs: number): number | null {
+  const { headers, delays, message, asked, limit } = announced;
+  const inHeader = Number(headers.get("retry-after-ms")?.trim() || Number.NaN);
+  const inWords = ownMatches(message, IN_WORDS, asked).map(([, count = "", unit = "", rest = ""]) =>
+    parseDuration(`${count}${shortUnit(unit)}${rest.toLowerCase()}`),
+  );
+  const shortest = limit === "per-day" ? SHORTEST_OF_DAY_MS : 0;
+  const inBody = [...delays.map(parseDuration), ...inWords].filter((pause) => (pause ?? 0) >= shortest);
+  const told = longest([retryAfterMs(headers, nowMs), inHeader, ...inBody]);
+  if (told !== null || limit === null) return told;
+  const reset = longest(HEADER_LIMITS.map((name) => resetMs(headers, name)));
+  return reset ?? (limit === "per-day" ? untilPacificMidnightMs(sentAtMs(headers, nowMs)) : null);
+}
+
+function longest(pauses: readonly (number | null)[]): number | null {
+  const known = pauses.filter((pause): pause is number => pause !== null && pause >= 0);
+  return known.length === 0 ? null : Math.ceil(known.reduce((most, each) => Math.max(most, each)));
+}
+
+/** When a limit of which nothing is left begins anew. */
+function resetMs(headers: Pick<AnswerHeaders, "get">, name: string): number | null {
+  const left = headers.get(`x-ratelimit-remaining-${name}`)?.trim() ?? "0";
+  const reset = headers.get(`x-ratelimit-reset-${name}`)?.trim();
+  return Number(left) > 0 || !reset ? null : parseDuration(reset);
+}
+
+function shortUnit(unit: string): string {
+  const lower = unit.toLowerCase();
+  return lower.startsWith("ms") || lower.startsWith("milli") ? "ms" : lower.charAt(0);
+}
+
+const HOUR_MS = 3_600_000;
+/** Made when it is needed, which is rare: it takes longer to make than the rest of these files to load. */
+let pacific: Intl.DateTimeFormat | undefined;
+
+/** Limits per day of the native API start again at midnight Pacific time (vendor's documentation of rate limits). */
+function untilPacificMidnightMs(nowMs: number): number {
+  const leftMs = 24 * HOUR_MS - pacificTimeMs(nowMs);
+  // On the two days a year on which clocks change, the first guess is an hour too early or too late.
+  const missedBy = pacificTimeMs(nowMs + leftMs);
+  return missedBy > 12 * HOUR_MS ? leftMs + 24 * HOUR_MS - missedBy : leftMs - missedBy;
+}
+
+/** The time of day there, in ms. */
+function pacificTimeMs(atMs: number): number {
+  pacific ??= new Intl.DateTimeFormat("en-US", {
+    timeZone: "America/Los_Angeles",
+    hourCycle: "h23",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+  });
+  const parts = Object.fromEntries(
+    pacific.formatToParts(atMs).map(({ type, value }) => [type, Number(value)]),
+  );
+  const { hour = 0, minute = 0, second = 0 } = parts;
+  return ((hour * 60 + minute) * 60 + second) * 1000 + (atMs % 1000);
 }

@@ -8,8 +8,8 @@ import {
   imagesJson,
   MAX_TEXT_BYTES,
 } from "./answer-images.ts";
+import { readJson } from "./answer-json.ts";
 import { ambiguous } from "./classify.ts";
-import { readJson } from "./error-facts.ts";
 import type { UpstreamHttp } from "./http.ts";
 import type { UpstreamRequest } from "./request-body.ts";
 

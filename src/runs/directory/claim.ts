@@ -12,7 +12,7 @@ import {
   PARTIAL_SUFFIX,
   syncDirectory,
 } from "../../kernel/files.ts";
-import { IMAGES_FOLDER, INPUT_FILE, REFERENCES_FOLDER, REMOVED_FOLDER, VERSIONS_FOLDER } from "./names.ts";
+import { IMAGES_FOLDER, INPUT_FILE, REFERENCES_FOLDER, VERSIONS_FOLDER } from "./names.ts";
 import { isSameService, type RunService } from "./run-service.ts";
 import { newBatch, newRunState, readRunState, recordBatch, writeRunState } from "./run-state.ts";
 import type { RunState } from "./run-state-schema.ts";
@@ -72,7 +72,7 @@ async function makeDurably(dir: string): Promise<string | undefined> {
 
 /** Throws when a folder of the run is a link: the run must not write where it leads. */
 async function refuseLinks(dir: string): Promise<void> {
-  for (const name of [IMAGES_FOLDER, REFERENCES_FOLDER, REMOVED_FOLDER, VERSIONS_FOLDER]) {
+  for (const name of [IMAGES_FOLDER, REFERENCES_FOLDER, VERSIONS_FOLDER]) {
     const stats = await lstat(join(dir, name)).catch(() => null);
     if (!stats?.isSymbolicLink()) continue;
     const advice = "put the folder in the place of the link, then run the same command again";
@@ -92,8 +92,8 @@ const PASSING_ZIP = /^\.imgbatch-[\w-]+\.zip(\.part(\.etag)?)?$/;
 
 /** Removes files that a crash left half written. Other files stay. */
 export async function removeLeftovers(dir: string): Promise<void> {
-  for (const folder of [dir, join(dir, IMAGES_FOLDER), join(dir, REFERENCES_FOLDER)])
-    await removeMatching(folder, LEFTOVER);
+  const folders = [IMAGES_FOLDER, REFERENCES_FOLDER, VERSIONS_FOLDER].map((name) => join(dir, name));
+  for (const folder of [dir, ...folders]) await removeMatching(folder, LEFTOVER);
 }
 
 /** Removes ZIPs, whole or in part, that were to be unpacked. A complete run does not need them. */

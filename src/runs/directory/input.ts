@@ -12,6 +12,7 @@ import {
   PARTIAL_SUFFIX,
   regularFilePieces,
   requireWriteRoot,
+  syncDirectory,
   writeFileDurably,
 } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
@@ -21,7 +22,7 @@ import type { PlannedItem } from "../plan/plan.ts";
 import type { PromptReference } from "../plan/reference-files.ts";
 import { textOf } from "../plan/spool.ts";
 import { INPUT_FILE, REFERENCES_FOLDER } from "./names.ts";
-import { hashFile, readJsonLine, writeJsonLines } from "./run-files.ts";
+import { hashFile, isImagePath, isVersionPath, readJsonLine, writeJsonLines } from "./run-files.ts";
 
 /** Matches the path of a stored reference image, relative to the run's directory. */
 const REFERENCE_PATH = new RegExp(`^${REFERENCES_FOLDER}/[0-9a-f]{64}$`);
@@ -36,7 +37,11 @@ async function store(reference: PromptReference, target: string): Promise<void> 
     const { kept } = reference.source;
     return saving(target, () => writeFileDurably(target, kept.read()));
   }
-  const { path } = reference.source;
+  await copyInto(reference.source.path, reference.sha256, target);
+}
+
+/** Copies a file with a known hash. Throws `INVALID_INPUT` if it has another content by now. */
+async function copyInto(path: string, sha256: string, target: string): Promise<void> {
   const copy = `${target}${PARTIAL_SUFFIX}`;
   // A reflink where the file system has them. Never a hard link: editing the original would change the copy.
   await saving(target, async () => {
@@ -48,11 +53,27 @@ async function store(reference: PromptReference, target: string): Promise<void> 
       closeSync(descriptor);
     }
   });
-  if (!(await holds(copy, reference.sha256))) {
+  if (!(await holds(copy, sha256))) {
     await rm(copy, { force: true });
     throw new ImgbatchError("INVALID_INPUT", `${path} changed while it was read; run the command again.`);
   }
   await saving(target, () => rename(copy, target));
+}
+
+/**
+ * Stores a picture of the run as a reference image. `path` is that of the picture, from the directory of the run on. Returns its
+ * hash; null if there is no such file, or it is no picture of the run.
+ */
+export async function keepReference(dir: string, path: string): Promise<string | null> {
+  if (!isImagePath(path) && !isVersionPath(path)) return null;
+  const sha256 = await hashFile(join(dir, path));
+  if (sha256 === null) return null;
+  const target = join(dir, referencePath(sha256));
+  if (await holds(target, sha256)) return sha256;
+  await saving(target, () => makeDirectory(join(dir, REFERENCES_FOLDER)));
+  await copyInto(join(dir, path), sha256, target);
+  await saving(target, () => syncDirectory(join(dir, REFERENCES_FOLDER)));
+  return sha256;
 }
 
 /** Reads a stored reference image. Throws `SAVE_FAILED` when it was changed. */

@@ -13,9 +13,10 @@ import {
 export const INPUT_FILE = "input.jsonl";
 export const IMAGES_FOLDER = "images";
 export const REFERENCES_FOLDER = "references";
-/** The images of prompts that an update changed or removed. */
-export const REMOVED_FOLDER = "removed";
-/** Images as an upstream sent them, where those in `images/` are converted. */
+/**
+ * Earlier pictures, with their results: those that were made again, and those of changed and removed prompts. Also images as an
+ * upstream sent them, where those in `images/` are converted.
+ */
 export const VERSIONS_FOLDER = "versions";
 
 /** Gives every file of a run a path of its own below `images/`. */
@@ -29,6 +30,8 @@ interface DiskNames {
   takeImage(customId: string, index: number, type: ImageMimeType, stem?: string): string;
   /** Marks a path of an earlier run as taken. */
   keep(path: string): void;
+  /** Frees a path whose file was moved away. */
+  free(path: string): void;
 }
 
 /** File systems take 255 bytes. A temporary name is longer than the final one, and `~2` may be added. */
@@ -66,6 +69,9 @@ export function createDiskNames(): DiskNames {
   const names: DiskNames = {
     keep: (path) => {
       taken.add(foldFileName(path));
+    },
+    free: (path) => {
+      taken.delete(foldFileName(path));
     },
     take: (name) => {
       const [stem, extension] = fitName(name.replace(/^.*\//s, ""));

@@ -1,4 +1,3 @@
-import { existsSync } from "node:fs";
 import { lstat, rename } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { z } from "zod";
@@ -12,8 +11,9 @@ import { readLines } from "../../prompts/lines.ts";
 import { givenFields } from "../../prompts/options.ts";
 import { stands } from "../standing.ts";
 import { type InputLine, type RunInput, readRunInput } from "./input.ts";
-import { IMAGES_FOLDER, REMOVED_FOLDER } from "./names.ts";
+import { IMAGES_FOLDER, VERSIONS_FOLDER } from "./names.ts";
 import {
+  hashFile,
   isImagePath,
   isWholeImage,
   type ResultFile,
@@ -23,7 +23,7 @@ import {
 } from "./run-files.ts";
 import type { RunReporter } from "./run-service.ts";
 import { supersededIn } from "./run-state.ts";
-import type { RunState } from "./run-state-schema.ts";
+import type { MadeAgain, RunState } from "./run-state-schema.ts";
 
 const count = z.int().min(0);
 
@@ -106,6 +106,15 @@ const ofBatches = z.looseObject({
     .optional()
     .describe("US dollars that the upstream may bill, at most, for requests whose answers were lost"),
   took_ms: count.optional().describe("milliseconds that the provider took; absent in a job of an upstream"),
+  again: z
+    .looseObject({
+      model: z.string().optional(),
+      seed: z.int().optional(),
+      edit: z.string().optional().describe("what should change; it was the prompt"),
+      picture: z.string().optional().describe("SHA-256 of the picture that was changed"),
+    })
+    .optional()
+    .describe("what the image was asked for instead, because a person wanted another one"),
   play_money: z.literal(true).optional().describe("the cost is no real money: the image was drawn"),
   status: z.string().describe("success or failed; another service may have words of its own"),
   batch_id: z.string().describe("empty if the batch is not known"),
@@ -152,6 +161,8 @@ export interface ResultLine extends Omit<ItemFacts, "model_version"> {
   files: ResultFile[];
   /** Absent without files. */
   verified?: Verified;
+  /** What the image was asked for instead of what its prompt says. Absent unless a person wanted another one. */
+  again?: MadeAgain;
   /** The reason why the image is missing here. With the status `success`: the reason why it could not be fetched. */
   error?: { code: string; message: string; source: string | null; request_id?: string };
 }
@@ -162,27 +173,46 @@ export interface ResultLine extends Omit<ItemFacts, "model_version"> {
  */
 export async function readResults(dir: string): Promise<ResultLine[]> {
   const found: ResultLine[] = [];
-  try {
-    for await (const { text } of readLines(regularFilePieces(join(dir, RESULTS_FILE)), MAX_LINE_BYTES)) {
-      const line = readJsonLine(text, resultSchema);
-      if (line === null) continue;
-      // Very many long prompts do not fit into memory.
-      const { prompt: _, metadata: __, ...rest } = line;
-      found.push(rest as ResultLine);
-    }
-  } catch {
-    // A result that cannot be read is not known.
+  for await (const line of resultLines(join(dir, RESULTS_FILE))) {
+    // Very many long prompts do not fit into memory.
+    const { prompt: _, metadata: __, ...rest } = line;
+    found.push(rest);
   }
   return found;
 }
 
+/** The result of an earlier picture, with what it was asked for. Its files are in `versions/`. */
+type VersionLine = ResultLine & { prompt?: string; metadata?: unknown };
+
+/** Reads the results of the earlier pictures of a run, which are in `versions/`, the oldest first; empty without any. */
+export async function readVersions(dir: string): Promise<VersionLine[]> {
+  const found: VersionLine[] = [];
+  for await (const line of resultLines(join(dir, VERSIONS_FILE))) found.push(line);
+  return found;
+}
+
+/** Where the results of earlier pictures are, from the directory of the run on. */
+const VERSIONS_FILE = join(VERSIONS_FOLDER, RESULTS_FILE);
+
+async function* resultLines(path: string): AsyncGenerator<VersionLine> {
+  try {
+    for await (const { text } of readLines(regularFilePieces(path), MAX_LINE_BYTES)) {
+      const line = readJsonLine(text, resultSchema);
+      if (line !== null) yield line as VersionLine;
+    }
+  } catch {
+    // A result that cannot be read is not known.
+  }
+}
+
 const MAX_LINE_BYTES = 64 * 1024 * 1024;
 
-/** Returns what the input knows of an image, under the names of the results. */
-function askedFor(line: InputLine | undefined): object {
+/** Returns what the input knows of an image, under the names of the results. `again`: what was asked for instead. */
+function askedFor(line: InputLine | undefined, again: MadeAgain = {}): object {
   if (line === undefined) return {};
-  const { prompt, source, metadata, model } = line;
-  const options = givenFields(line);
+  const { prompt, source, metadata } = line;
+  const { model = line.model, seed = line.seed } = again;
+  const options = givenFields({ ...line, seed });
   return {
     prompt,
     source_id: source.id ?? null,
@@ -207,7 +237,10 @@ export async function writeResults(
 ): Promise<{ hasRetry: boolean; failedAt: { file: string; line: number }[] }> {
   const shown = {
     *[Symbol.iterator]() {
-      for (const line of lines) yield hideUsedKeysIn({ ...line, ...askedFor(input.get(line.custom_id)) });
+      for (const line of lines) {
+        const asked = askedFor(input.get(line.custom_id), line.again);
+        yield hideUsedKeysIn({ ...line, ...asked });
+      }
     },
   };
   await writeJsonLines(join(dir, RESULTS_FILE), shown);
@@ -232,26 +265,34 @@ function retryLine(input: InputLine | undefined): Partial<InputLine>[] {
 }
 
 /**
- * Moves the images of changed and removed prompts from `images/` to `removed/`, before new images can take their names,
- * and then takes them out of the results. Returns the results that are left. After a kill, another call goes on.
+ * Moves earlier pictures from `images/` to `versions/`, with their results, before new ones can take their names, and then
+ * takes them out of the results. `isEarlier`: whether a line is the result of one. Returns the results that are left. After a
+ * kill, another call goes on.
  */
-export async function setAside(dir: string, state: RunState): Promise<ResultLine[]> {
-  const lines = await readResults(dir);
-  if (state.updates === undefined) return lines;
-  const rounds = new Map(state.batches.map(({ id, round }) => [id, supersededIn(state, round)]));
-  const isSuperseded = (line: ResultLine) => rounds.get(line.batch_id ?? "")?.has(line.custom_id) === true;
-  const old = lines.filter(isSuperseded);
-  if (old.length === 0) return lines;
-  for (const { path } of old.flatMap(({ files }) => files)) if (isImagePath(path)) await moveAway(dir, path);
-  for (const folder of [IMAGES_FOLDER, REMOVED_FOLDER])
-    if (existsSync(join(dir, folder))) await syncDirectory(join(dir, folder));
-  const left = lines.filter((line) => !isSuperseded(line));
+export async function setAside(
+  dir: string,
+  lines: readonly ResultLine[],
+  isEarlier: (line: ResultLine) => boolean,
+  reporter: Pick<RunReporter, "note">,
+): Promise<ResultLine[]> {
+  const left = lines.filter((line) => !isEarlier(line));
+  if (left.length === lines.length) return left;
+  const earlier: VersionLine[] = [];
+  for await (const line of resultLines(join(dir, RESULTS_FILE))) if (isEarlier(line)) earlier.push(line);
+  await keepVersions(dir, earlier, reporter);
   await writeResults(dir, left, await readRunInput(dir));
   return left;
 }
 
+/** Whether a line is of a prompt that an update changed or removed. */
+export function isSupersededIn(state: RunState): (line: ResultLine) => boolean {
+  if (state.updates === undefined) return () => false;
+  const rounds = new Map(state.batches.map(({ id, round }) => [id, supersededIn(state, round)]));
+  return (line) => rounds.get(line.batch_id ?? "")?.has(line.custom_id) === true;
+}
+
 /**
- * Moves the images of prompts that the run does not have any more to `removed/`: of an earlier run in the directory,
+ * Moves the images of prompts that the run does not have any more to `versions/`: of an earlier run in the directory,
  * before `--new`. An image of another prompt may have taken its file. Results that are damaged move nothing of the
  * run's own batches.
  */
@@ -267,12 +308,77 @@ export async function setAsideStray(
   const current = new Set(lines.flatMap(({ files }) => files.map(({ path }) => path)));
   const isStray = ({ custom_id: id, batch_id = "" }: ResultLine) =>
     !own.has(batch_id) && !known.has(id) && !input.has(id);
-  const stray = earlier.filter(isStray);
-  for (const { path } of stray.flatMap(({ files }) => files))
-    if (isImagePath(path) && !current.has(path)) await moveAway(dir, path);
+  const stray = earlier.filter(isStray).map((line) => ({
+    ...line,
+    files: line.files.filter(({ path }) => !current.has(path)),
+  }));
+  await keepVersions(dir, stray);
 }
 
-/** Moves a picture that a person has put in the place of an image to `removed/`, and says so. Anything but a whole image stays. */
+/**
+ * Moves the images of lines to `versions/`, and adds the lines to the results there. The results are written first, so that a
+ * picture that was moved before a kill has its result.
+ */
+async function keepVersions(
+  dir: string,
+  lines: readonly VersionLine[],
+  reporter?: Pick<RunReporter, "note">,
+): Promise<void> {
+  const moves: { from: string; to: string }[] = [];
+  const versions: VersionLine[] = [];
+  for (const line of lines) {
+    const files: ResultFile[] = [];
+    const notes = [...(line.notes ?? [])];
+    for (const file of line.files) {
+      const from = join(dir, file.path);
+      const sha256 = isImagePath(file.path) ? await hashFile(from) : null;
+      if (sha256 === null) continue;
+      const taken = new Set(moves.map(({ to }) => to));
+      const path = await freeVersion(dir, basename(file.path), sha256, taken);
+      moves.push({ from, to: join(dir, path) });
+      files.push({ ...file, path });
+      // A person has changed it: what is kept is what is there.
+      if (sha256 === file.sha256) continue;
+      notes.push(CHANGED);
+      reporter?.note(`${file.path} was changed by hand: that picture is now ${path}`);
+    }
+    if (files.length > 0) versions.push({ ...line, files, ...(notes.length > 0 && { notes }) });
+  }
+  if (versions.length === 0) return;
+  const folder = join(dir, VERSIONS_FOLDER);
+  await saving(folder, () => makeDirectory(folder));
+  const isNew = ({ custom_id: id, batch_id: batch, files }: VersionLine) =>
+    !versions.some((line) => line.custom_id === id && line.batch_id === batch && hasPath(line, files));
+  const before = (await readVersions(dir)).filter(isNew);
+  await writeJsonLines(join(dir, VERSIONS_FILE), hideUsedKeysIn([...before, ...versions]));
+  for (const { from, to } of moves) await saving(to, () => rename(from, to));
+  for (const each of [IMAGES_FOLDER, VERSIONS_FOLDER]) await syncDirectory(join(dir, each));
+}
+
+const CHANGED = "changed by hand since it was made";
+
+const hasPath = ({ files }: VersionLine, [other]: readonly ResultFile[]) => files[0]?.path === other?.path;
+
+/**
+ * Returns a path in `versions/` for a file with this content, from the directory of the run on. No other content has it: `~2`,
+ * `~3`, … is added to the name.
+ */
+export async function freeVersion(
+  dir: string,
+  name: string,
+  sha256: string,
+  taken: ReadonlySet<string> = new Set(),
+): Promise<string> {
+  const [, stem = "", extension = ""] = /^(.*?)(\.[^.]*)?$/.exec(name) ?? [];
+  for (let n = 1; ; n++) {
+    const path = `${VERSIONS_FOLDER}/${n === 1 ? stem : `${stem}~${n}`}${extension}`;
+    if (taken.has(join(dir, path))) continue;
+    const there = await lstat(join(dir, path)).catch(() => null);
+    if (there === null || (there.isFile() && (await hashFile(join(dir, path))) === sha256)) return path;
+  }
+}
+
+/** Moves a picture that a person has put in the place of an image to `versions/`, and says so. Anything but a whole image stays. */
 export async function moveChangedAway(
   dir: string,
   path: string,
@@ -283,21 +389,13 @@ export async function moveChangedAway(
   if (moved !== null) note(`${path} was changed by hand: that picture is now ${moved}`);
 }
 
-/**
- * Moves a file of a run to `removed/`, and returns its path there; null if there is no such file. A file of the same name
- * that was moved earlier stays.
- */
+/** Moves a file of a run to `versions/`, and returns its path there; null if there is no such file. */
 export async function moveAway(dir: string, path: string): Promise<string | null> {
-  const from = join(dir, path);
-  const folder = join(dir, REMOVED_FOLDER);
-  if (!existsSync(from)) return null;
+  const sha256 = await hashFile(join(dir, path));
+  if (sha256 === null) return null;
+  const folder = join(dir, VERSIONS_FOLDER);
   await saving(folder, () => makeDirectory(folder));
-  const [, stem = "", extension = ""] = /^(.*?)(\.[^.]*)?$/.exec(basename(path)) ?? [];
-  for (let n = 1; ; n++) {
-    const name = n === 1 ? `${stem}${extension}` : `${stem}~${n}${extension}`;
-    const to = join(folder, name);
-    if ((await lstat(to).catch(() => null)) !== null) continue;
-    await saving(to, () => rename(from, to));
-    return `${REMOVED_FOLDER}/${name}`;
-  }
+  const to = await freeVersion(dir, basename(path), sha256);
+  await saving(folder, () => rename(join(dir, path), join(dir, to)));
+  return to;
 }

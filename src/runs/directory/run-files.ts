@@ -18,7 +18,7 @@ import {
 } from "../../kernel/files.ts";
 import { parseJson } from "../../kernel/json.ts";
 import { createYield } from "../../kernel/pacing.ts";
-import { IMAGES_FOLDER } from "./names.ts";
+import { IMAGES_FOLDER, VERSIONS_FOLDER } from "./names.ts";
 
 export interface ResultFile {
   /** From the run's directory on, with `/`. */
@@ -220,12 +220,18 @@ export async function isWholeImage(path: string): Promise<boolean> {
 
 /** Whether a path is a name directly below `images/`. Other paths are not used, since a results file can be edited. */
 export function isImagePath(path: unknown): boolean {
-  return (
-    typeof path === "string" &&
-    path.startsWith(`${IMAGES_FOLDER}/`) &&
-    /^[^/\\\0]+$/.test(path.slice(IMAGES_FOLDER.length + 1)) &&
-    !/^\.{1,2}$/.test(path.slice(IMAGES_FOLDER.length + 1))
-  );
+  return isPathIn(IMAGES_FOLDER, path);
+}
+
+/** Whether a path is a name directly below `versions/`. */
+export function isVersionPath(path: unknown): boolean {
+  return isPathIn(VERSIONS_FOLDER, path);
+}
+
+function isPathIn(folder: string, path: unknown): boolean {
+  if (typeof path !== "string" || !path.startsWith(`${folder}/`)) return false;
+  const name = path.slice(folder.length + 1);
+  return /^[^/\\\0]+$/.test(name) && !/^\.{1,2}$/.test(name);
 }
 
 /** Throws `FILE_EXISTS` when something other than a file is at the path: a directory, a device, a link. */

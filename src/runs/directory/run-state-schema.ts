@@ -3,6 +3,20 @@ import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { parseJson, TooDeepJson } from "../../kernel/json.ts";
 import { NAMINGS } from "./names.ts";
 
+/** What an image is asked for instead of what its prompt says, when a person wants another one. Absent: as the prompt says. */
+const madeAgainSchema = z.looseObject({
+  model: z.string().optional(),
+  seed: z.int().min(0).optional(),
+  /** What should change: it is the prompt. */
+  edit: z.string().optional(),
+  /** The SHA-256 of the picture that is changed: the only reference image. */
+  picture: z
+    .string()
+    .regex(/^[0-9a-f]{64}$/)
+    .optional(),
+});
+export type MadeAgain = z.infer<typeof madeAgainSchema>;
+
 /**
  * The known facts of a batch, in the order in which they are written: a state that is the same is not written again. `intent`: the request is about to leave, or left before a crash without an answer.
  * `created`: the service has returned an id. `unknown`: the answer was lost; the same idempotency key finds the batch.
@@ -42,6 +56,16 @@ const runBatchFields = z.looseObject({
   prompts: z.tuple([z.int().min(0), z.int().min(1)]).optional(),
   /** The images that it makes, for one of a retry or an update, in the order of the request. */
   images: z.array(z.string()).min(1).optional(),
+  /**
+   * Set where a person wanted other pictures than those that are there: for each of its images what differs from the prompt.
+   * `flags`: those of the command, so that the same one goes on.
+   */
+  again: z
+    .looseObject({
+      flags: z.record(z.string(), z.string()),
+      images: z.record(z.string(), madeAgainSchema),
+    })
+    .optional(),
   /** The amounts are no real money: the images are drawn. */
   play_money: z.boolean().optional(),
   /** Images that were not here after the last fetch although they have not failed. */

@@ -11,7 +11,7 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { codePointLength } from "../../kernel/text.ts";
 import type { RunService } from "./run-service.ts";
-import type { RunBatch, RunState } from "./run-state-schema.ts";
+import type { MadeAgain, RunBatch, RunState } from "./run-state-schema.ts";
 
 export const RUN_STATE_FILE = "imgbatch.json";
 /** More than the state of any run has. */
@@ -74,7 +74,10 @@ export function isUpdate({ updates = [] }: RunState, round: number): boolean {
 }
 
 /** Returns the images that the batches of a round do not stand for any more, because their prompts were changed or removed. */
-export function supersededIn({ updates = [] }: RunState, round: number): ReadonlySet<string> {
+export function supersededIn(
+  { updates = [] }: Pick<RunState, "updates">,
+  round: number,
+): ReadonlySet<string> {
   return new Set(updates.flatMap((update) => (update.round > round ? update.superseded : [])));
 }
 
@@ -97,6 +100,18 @@ export function submittedBatches(runState: RunState): RunBatch[] {
 export function standsFor(runState: RunState, batchId: string, image: string): boolean {
   const entry = runState.batches.find(({ id }) => id === batchId);
   return entry === undefined || !supersededIn(runState, entry.round).has(image);
+}
+
+/** Returns what an image was last asked for instead of what its prompt says; undefined unless a person wanted another one. */
+export function madeAgainOf(state: Pick<RunState, "batches" | "updates">, id: string): MadeAgain | undefined {
+  const last = state.batches
+    .filter(({ images }) => images?.includes(id))
+    .reduce<RunBatch | null>(
+      (best, entry) => (best === null || entry.round >= best.round ? entry : best),
+      null,
+    );
+  if (last === null || supersededIn(state, last.round).has(id)) return undefined;
+  return last.again?.images[id];
 }
 
 /** The batches, by id, that make images of the others again. */

@@ -6,7 +6,7 @@ import { saving } from "../../client/file-errors.ts";
 import { DIFFERS, type ImageMimeType, sniffImageType } from "../../contract/image-formats.ts";
 import { makeDirectory, syncDirectory } from "../../kernel/files.ts";
 import { VERSIONS_FOLDER } from "../directory/names.ts";
-import type { ResultLine } from "../directory/results.ts";
+import { freeVersion, type ResultLine } from "../directory/results.ts";
 import { isImagePath, NOTHING_KNOWN, type ResultFile } from "../directory/run-files.ts";
 import { scopeOf } from "../standing.ts";
 import { type fetchImages, placeImage } from "./fetch-images.ts";
@@ -65,7 +65,7 @@ export async function convertFiles(
       { bytes: [content.data], path, expected, known: before },
     );
     const folder = join(dir, VERSIONS_FOLDER);
-    const original = { path: `${VERSIONS_FOLDER}/${basename(from)}`, sha256, bytes, mime_type };
+    const original = { path: await freeVersion(dir, basename(from), sha256), sha256, bytes, mime_type };
     await saving(folder, async () => {
       await makeDirectory(folder);
       await rename(join(dir, from), join(dir, original.path));

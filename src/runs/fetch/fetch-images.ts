@@ -335,7 +335,7 @@ interface PlacedImage {
 
 /**
  * Saves and verifies an image as `path` of the run. A picture that a person has put in the place of `known`, the file of an
- * earlier command, goes to `removed/`.
+ * earlier command, goes to `versions/`.
  */
 export function placeImage(
   { dir, reporter }: Pick<FetchJob, "dir" | "reporter">,

@@ -1,10 +1,12 @@
+import { randomBytes } from "node:crypto";
 import { MAY_BE_BILLED, MAY_BE_PAID_TWICE } from "../../contract/batch-api.ts";
 import type { Limits } from "../../contract/limits.ts";
+import { groupBy } from "../../kernel/json.ts";
 import { type RunInput, readRunInput, requireUndamaged } from "../directory/input.ts";
 import type { ResultLine } from "../directory/results.ts";
 import { otherMaker, type RunService } from "../directory/run-service.ts";
-import { lastRound, newBatch, retriedId } from "../directory/run-state.ts";
-import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
+import { lastRound, madeAgainOf, newBatch, retriedId } from "../directory/run-state.ts";
+import type { MadeAgain, RunBatch, RunState } from "../directory/run-state-schema.ts";
 import { itemsOf, settingsOf } from "../request.ts";
 import { type Run, unsentBatches } from "../send.ts";
 import { isUnknownHere, stands } from "../standing.ts";
@@ -34,31 +36,47 @@ type PlannedRun = Pick<Run, "dir" | "state" | "service" | "sharesReferences" | "
 
 /**
  * Plans the batches that make these images of the input, after the other batches of the run. Their idempotency keys come
- * from the content, so that the same plan never makes a second batch.
+ * from the content, so that the same plan never makes a second batch. Images of which a person wanted another picture are
+ * asked for as they were last, or as `wanted` says: then under new keys, since the same request is to make another picture.
  */
 export async function planAgain(
   { dir, state, service, limits, sharesReferences, instead, modelOf = () => "" }: PlannedRun,
   input: RunInput,
-  { parentId, ids, round }: { parentId: string | null; ids: readonly string[]; round: number },
+  {
+    parentId,
+    ids,
+    round,
+    wanted,
+  }: { parentId: string | null; ids: readonly string[]; round: number; wanted?: RunBatch["again"] },
 ): Promise<RunBatch[]> {
   if (ids.length === 0) return [];
   const settings = settingsOf(state);
-  const asked = await itemsOf(dir, input, ids);
+  const known = ids.flatMap((id): [string, MadeAgain][] => {
+    const before = wanted?.images[id] ?? madeAgainOf(state, id);
+    return before === undefined ? [] : [[id, before]];
+  });
+  const again = Object.fromEntries(known);
+  const flags = wanted?.flags ?? {};
+  const asked = await itemsOf(dir, input, ids, again);
   const items = instead === undefined ? asked : asked.map((item) => ({ ...item, model: modelOf(item) }));
   const other = instead === undefined ? {} : { provider: instead };
   const own = new Map(ids.map((id) => [retriedId(id), id]));
   const { chunks } = planRun({ ...settings, ...other, parentId, items }, limits, sharesReferences);
-  return chunks.map((chunk, i) =>
-    newBatch(state.batches.length + i, service, {
+  return chunks.map((chunk, i) => {
+    const images = chunk.items.map(({ customId }) => own.get(customId) ?? customId);
+    const others = Object.fromEntries(known.filter(([id]) => images.includes(id)));
+    return newBatch(state.batches.length + i, service, {
       model: chunk.model,
       ...other,
-      idempotency_key: chunk.contentKey,
+      idempotency_key:
+        wanted === undefined ? chunk.contentKey : `ib1-again-${randomBytes(16).toString("hex")}`,
       parent_batch_id: parentId,
       asked_count: chunk.imageCount,
       round,
-      images: chunk.items.map(({ customId }) => own.get(customId) ?? customId),
-    }),
-  );
+      images,
+      ...(known.length > 0 && { again: { flags, images: others } }),
+    });
+  });
 }
 
 /** Whether the upstream that made no image may bill it all the same. */
@@ -108,6 +126,45 @@ export async function planRetry(
     undecided: lines.filter((line) => stands(line, "unknown") && !sent.has(line)).length,
     unknownHere: lines.filter(isUnknownHere).length,
   };
+}
+
+/**
+ * Plans other pictures for images that a person does not want as they are, however they stand: as one or more batches for each
+ * batch that they are of now. Sends nothing.
+ */
+export async function planRemake(
+  run: PlannedRun,
+  lines: readonly ResultLine[],
+  wanted: NonNullable<RunBatch["again"]>,
+): Promise<RunBatch[]> {
+  const input = await readRunInput(run.dir);
+  requireUndamaged(input);
+  const round = lastRound(run.state) + 1;
+  const makers = new Map(lines.map((line) => [line.custom_id, line.batch_id || null]));
+  const groups = groupBy(Object.keys(wanted.images), (id) => makers.get(id) ?? null);
+  const added: RunBatch[] = [];
+  for (const [parentId, ids] of groups) {
+    const state = { ...run.state, batches: [...run.state.batches, ...added] };
+    added.push(...(await planAgain({ ...run, state }, input, { parentId, ids, round, wanted })));
+  }
+  return added;
+}
+
+/** Returns the flags of the command that began the last round, if that makes pictures again that a person does not want. */
+export function remakeFlags(state: RunState): Readonly<Record<string, string>> | null {
+  const round = lastRound(state);
+  const last = state.batches.find((entry) => entry.round === round && entry.again !== undefined);
+  const flags = last?.again?.flags ?? {};
+  return Object.keys(flags).length === 0 ? null : flags;
+}
+
+/** Returns the images of the last round whose earlier pictures stay, because no other one could be made. */
+export function notRemade(state: RunState, lines: readonly ResultLine[]): ResultLine[] {
+  const round = lastRound(state);
+  const last = state.batches.filter((entry) => entry.round === round && entry.again !== undefined);
+  const ids = new Set(last.flatMap(({ images = [] }) => images));
+  const batches = new Set(last.map(({ id }) => id));
+  return lines.filter(({ custom_id: id, batch_id: batch = "" }) => ids.has(id) && !batches.has(batch));
 }
 
 /**

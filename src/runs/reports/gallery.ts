@@ -194,14 +194,14 @@ function pageSlots(report: RunReport): Record<string, string> {
 const DETAILS = `<label class="details"><input type="checkbox"> Metadata</label>`;
 
 function factsOf(report: RunReport): string {
-  const { images, failedCount, removedCount, askedCount, makers, cost, endedAt, batches } = report;
+  const { images, failedCount, versionCount, askedCount, makers, cost, endedAt, batches } = report;
   const all = counted(askedCount, "image");
   const madeCount = images.length - failedCount;
   const openCount = askedCount - images.length;
   const facts = [
     madeCount === askedCount ? all : `${madeCount} of ${all}`,
     ...(openCount === 0 ? [] : [`${openCount} not here yet`]),
-    ...(removedCount === 0 ? [] : [`${removedCount} earlier, in <code>removed/</code>`]),
+    ...(versionCount === 0 ? [] : [`${versionCount} earlier, in <code>versions/</code>`]),
     ...makers.map((name) => `<code>${escapeMarkup(name)}</code>`),
     ...(cost === null ? [] : [costText(cost)]),
     `<time datetime="${escapeMarkup(endedAt)}">${escapeMarkup(shortDate(endedAt))}</time>`,

@@ -62,8 +62,8 @@ export interface RunReport {
   failedCount: number;
   /** How many of them were refused for what their prompts ask. */
   refusedCount: number;
-  /** Images of prompts that were changed or removed since, in `removed/`. They are not among `images`. */
-  removedCount: number;
+  /** Earlier pictures in `versions/`. They are not among `images`. */
+  versionCount: number;
   /** The command that makes the failed images again; null when there are none. */
   retryCommand: string | null;
 }
@@ -109,7 +109,7 @@ interface ReportFacts {
   /** See `RunReport`. Default: as many as there are lines. */
   askedCount?: number;
   /** See `RunReport`. Default: 0. */
-  removedCount?: number;
+  versionCount?: number;
   /** Instead of the costs of the batches, for a run without any. */
   cost?: Cost | null;
   /** See `RunReport`. Default: all of the cost. */
@@ -202,7 +202,7 @@ export function buildReport(facts: ReportFacts): RunReport {
     hasOwnIds: lines.some(({ custom_id }) => input.get(custom_id)?.source?.id !== undefined),
     failedCount,
     refusedCount,
-    removedCount: facts.removedCount ?? 0,
+    versionCount: facts.versionCount ?? 0,
     retryCommand: failedCount === 0 ? null : retryCommand,
   };
 }

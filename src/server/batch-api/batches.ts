@@ -5,7 +5,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
 import { deleteRecord as deleteRecordOf, dropOutputs } from "../../domain/batches/delete.ts";
-import type { BatchPage } from "../../domain/ports/batches.ts";
+import type { BatchPage } from "../../domain/ports/stores.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import {
@@ -19,9 +19,7 @@ import { invalidQuery, pagingBy, readQuery } from "../http/parameters.ts";
 import type { Answer, Operation, Surface } from "../operation.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
 import { createOperations } from "./create.ts";
-import { imageOperations } from "./images.ts";
-import { listItems } from "./items.ts";
-import { zipOperations } from "./zip.ts";
+import { imageOperations, listItems, zipOperations } from "./images.ts";
 
 const paging = pagingBy("b", ["createdAtMs", "seq"]);
 

@@ -1,18 +1,34 @@
 import { Readable } from "node:stream";
-import type { Request, Response } from "express";
-import type { ItemThumbnail } from "../../contract/batch-api.ts";
+import type { Request, RequestHandler, Response } from "express";
+import {
+  BILLED_NOTE,
+  type ItemExtra,
+  type ItemObject,
+  type ItemThumbnail,
+  type ListEnvelope,
+  PAID_TWICE_NOTE,
+} from "../../contract/batch-api.ts";
+import type { ConsoleBody } from "../../contract/console-api.ts";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/image-formats.ts";
-import { PATHS } from "../../contract/routes.ts";
-import { isTerminal } from "../../contract/statuses.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { PATHS, routes } from "../../contract/routes.ts";
+import { type ItemError, type ItemStatus, isTerminal } from "../../contract/statuses.ts";
+import { withUpstreamWords } from "../../contract/waiting.ts";
+import { activeKey } from "../../domain/accounts.ts";
 import { deleteImages } from "../../domain/batches/delete.ts";
+import { askedOptions } from "../../domain/checked-content.ts";
 import { openIntact, readIntact } from "../../domain/downloads/piece-stream.ts";
-import type { Stores } from "../../domain/ports/stores.ts";
-import type { BatchRecord, ItemRecord, OutputRecord } from "../../domain/records.ts";
+import { nameImages, planBatchZip, type ZipImage } from "../../domain/downloads/zip.ts";
+import type { ListedItem, Stores } from "../../domain/ports/stores.ts";
+import type { BatchRecord, ItemRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
+import { toSeconds } from "../../kernel/durations.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { safeFileName } from "../../kernel/text.ts";
+import { groupBy } from "../../kernel/json.ts";
+import { microsToNumber } from "../../kernel/money.ts";
+import { safeFileName, truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../http/authenticate.ts";
+import { admit, bearerErrors, callerOf, requireBatchGroup } from "../http/authenticate.ts";
 import {
   conditions,
   downloadAnswers,
@@ -24,10 +40,11 @@ import {
 } from "../http/downloads.ts";
 import { fieldError } from "../http/errors.ts";
 import { goneSignal } from "../http/exchange.ts";
-import { readQuery } from "../http/parameters.ts";
-import type { Operation } from "../operation.ts";
+import { publicUrlOf } from "../http/host.ts";
+import { callerAddress } from "../http/limits.ts";
+import { invalidQuery, pagingBy, readQuery } from "../http/parameters.ts";
+import type { Operation, Surface } from "../operation.ts";
 import { findBatch } from "./batch-view.ts";
-import { readItems } from "./items.ts";
 
 async function findItem(stores: Stores, batch: BatchRecord, customId: unknown): Promise<ItemRecord> {
   const item = await stores.read.items.byCustomId(batch.id, String(customId));
@@ -300,3 +317,311 @@ export const imageOperations: readonly Operation[] = [
       },
   },
 ];
+
+/** `manifest.json` of a ZIP that holds these images. A file name is the full name of its entry. */
+function buildManifest(batch: BatchRecord, images: readonly ZipImage[]) {
+  return {
+    batch_id: batch.id,
+    model: batch.model,
+    task_name: batch.taskName,
+    created_at: toSeconds(batch.createdAtMs),
+    item_count: batch.itemCount,
+    success_count: batch.successCount,
+    fail_count: batch.failCount,
+    files: images.map(({ output, customId, entryName }) => ({
+      custom_id: customId,
+      filename: entryName,
+      mime_type: output.mimeType,
+      image_index: output.imageIndex,
+      size: output.sizeBytes,
+      sha256: output.sha256,
+    })),
+  };
+}
+
+/** `errors.json`: one entry per failed item, in request order. */
+function buildErrors(items: readonly Pick<ItemRecord, "customId" | "error">[]) {
+  return items.flatMap(({ customId, error }) => {
+    if (!error) return [];
+    const { code, message, source } = error;
+    return [{ custom_id: customId, code, message, source }];
+  });
+}
+
+function toJson(value: unknown): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
+}
+
+function refuseUnready(batch: BatchRecord): void {
+  if (batch.status === "output_deleted") throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED");
+  const hasNothing = batch.status !== "completed" && batch.successCount === 0;
+  if (!isTerminal(batch.status) || hasNothing) throw new ImgbatchError("BATCH_IMAGE_NOT_READY");
+}
+
+function refuseTooMany(all: readonly ListedItem[], filter: string, maxItems: number): void {
+  const count = all.filter((item) => filter === "all" || item.status === filter).length;
+  if (count <= maxItems) return;
+  const message = `The ZIP would hold ${count} items, max_items is ${maxItems}.`;
+  throw new ImgbatchError("BATCH_IMAGE_ZIP_TOO_MANY_ITEMS", message, { param: "max_items" });
+}
+
+async function markDownloaded(deps: ApiDeps, batchId: string): Promise<void> {
+  const downloadedAtMs = deps.clock.nowMs();
+  await deps.stores.write((tx) => tx.batches.update(batchId, { downloadedAtMs }));
+}
+
+/** Accepts the ticket of the batch that the path names, in the query. A GET uses it up. */
+function authenticateTicket(deps: ApiDeps): RequestHandler {
+  const { stores, clock, secrets, failedAuth } = deps;
+  return async (request, response, next) => {
+    const ticket = readQuery(request, "Ticket");
+    if (ticket === undefined) throw new ImgbatchError("API_KEY_REQUIRED", "The link lacks its ticket.");
+    const { tickets } = secrets;
+    const held = request.method === "HEAD" ? (await tickets.find(ticket))?.value : await tickets.take(ticket);
+    if (!held || held.batchId !== request.params.id) {
+      failedAuth.note(callerAddress(request));
+      throw new ImgbatchError("INVALID_API_KEY", "This link has been used, or is older than a minute.");
+    }
+    admit(deps, response, await activeKey(stores.read, held.keyId, clock.nowMs()));
+    next();
+  };
+}
+
+const zipErrors: readonly ServiceErrorCode[] = [
+  "BATCH_IMAGE_NOT_FOUND",
+  "BATCH_IMAGE_INVALID_QUERY",
+  "BATCH_IMAGE_OUTPUT_DELETED",
+  "BATCH_IMAGE_NOT_READY",
+  "BATCH_IMAGE_ZIP_TOO_MANY_ITEMS",
+  "BATCH_IMAGE_DOWNLOAD_TOO_LARGE",
+  "BATCH_IMAGE_RESULT_MISSING",
+];
+
+/** The download of a ZIP, which also a link with a ticket offers. */
+const batchDownload: Operation = {
+  id: "downloadBatch",
+  method: "get",
+  path: PATHS.download,
+  summary: "Images, manifest and errors of an ended batch as one ZIP",
+  parameters: ["BatchId", "ZipStatus", "MaxItems", ...ranges],
+  answers: downloadAnswers("The ZIP; the same batch always gives the same bytes.", ["application/zip"]),
+  errors: [...zipErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
+  handler: (deps) => async (request, response) => {
+    const caller = callerOf(response);
+    const batch = await findBatch(deps.stores, caller, request.params.id);
+    const filter = readQuery(request, "ZipStatus");
+    const { zipItems } = deps.limits;
+    const maxItems = readQuery(request, "MaxItems") ?? zipItems;
+    if (maxItems > zipItems) throw invalidQuery("max_items", `must be an integer from 1 to ${zipItems}`);
+    refuseUnready(batch);
+    const all = await deps.stores.read.items.listed(batch.id, { afterPosition: -1, limit: batch.itemCount });
+    const outputs = await deps.stores.read.outputs.ofBatch(batch.id);
+    refuseTooMany(all, filter, maxItems);
+    const bytes = outputs.reduce((sum, output) => sum + output.sizeBytes, 0);
+    if (filter !== "failed" && bytes > deps.limits.zipBytes) {
+      throw new ImgbatchError("BATCH_IMAGE_DOWNLOAD_TOO_LARGE");
+    }
+    const images = filter === "failed" ? [] : nameImages(all, outputs);
+    const texts = [
+      { name: "manifest.json", text: toJson(buildManifest(batch, images)) },
+      { name: "errors.json", text: toJson(buildErrors(all)) },
+    ];
+    const zip = await planBatchZip(deps.blobs, { images, texts, variant: filter });
+    const wholeZip = {
+      ...zip,
+      mimeType: "application/zip",
+      fileName: `${safeFileName(batch.taskName)}.zip`,
+    };
+    const isWholeSent = await sendDownload(request, response, wholeZip, () => deps.slots.take(caller.key.id));
+    if (isWholeSent && filter !== "failed") await markDownloaded(deps, batch.id);
+  },
+};
+
+/** The ZIP of a batch. */
+export const zipOperations: readonly Operation[] = [
+  batchDownload,
+  {
+    ...batchDownload,
+    id: "headDownload",
+    method: "head",
+    summary: "Size and ETag of the ZIP",
+    parameters: ["BatchId", "ZipStatus", "MaxItems", ...conditions],
+    answers: headAnswers("the ZIP"),
+    errors: zipErrors,
+  },
+  {
+    id: "makeTicket",
+    method: "post",
+    path: PATHS.ticket,
+    summary: "A link that downloads the ZIP without a key, once, within a minute",
+    parameters: ["BatchId"],
+    answers: { 200: { description: "The link.", schema: "Ticket" } },
+    errors: ["BATCH_IMAGE_NOT_FOUND"],
+    handler: (deps) => async (request, response) => {
+      const caller = callerOf(response);
+      const { id: batchId } = await findBatch(deps.stores, caller, request.params.id);
+      const { secret, expiresAtMs } = await deps.secrets.tickets.issue({ keyId: caller.key.id, batchId });
+      const url = `${publicUrlOf(deps, request)}${routes.ticketDownload(batchId)}?ticket=${secret}`;
+      const view: ConsoleBody<"Ticket"> = {
+        object: "download.ticket",
+        url,
+        expires_at: toSeconds(expiresAtMs),
+      };
+      response.setHeader("Cache-Control", "no-store");
+      response.json(view);
+    },
+  },
+];
+
+/** Downloads by a link that a browser follows without a key. */
+export const ticketDownloads: Surface = {
+  tag: "console",
+  prefix: "/v1/downloads",
+  operations: [
+    {
+      ...batchDownload,
+      id: "downloadByTicket",
+      path: PATHS.ticketDownload,
+      summary: "The ZIP of a batch, by the link of a ticket",
+      parameters: [...(batchDownload.parameters ?? []), "Ticket"],
+      errors: [...(batchDownload.errors ?? []), ...bearerErrors],
+      guards: [authenticateTicket, requireBatchGroup],
+    },
+  ],
+  credential: null,
+};
+
+const paging = pagingBy("i", ["position"]);
+
+/**
+ * Reads the page of at most `limit` items that `cursor` of a query asks for. `pageOf` makes the answer of it. Throws
+ * `BATCH_IMAGE_INVALID_QUERY`.
+ */
+async function readItems(
+  { stores }: Pick<ApiDeps, "stores">,
+  request: Request,
+  batch: BatchRecord,
+  { limit, ...filter }: { limit: number; status?: ItemStatus },
+): Promise<{ items: ListedItem[]; pageOf: <View>(view: (item: ListedItem) => View) => ListEnvelope<View> }> {
+  const { after, offset = 0 } = paging.start(request);
+  const start = { afterPosition: after?.position ?? -1, offset };
+  const found = await stores.read.items.listed(batch.id, { ...filter, ...start, limit: limit + 1 });
+  return { items: found.slice(0, limit), pageOf: (view) => paging.page(found, limit, view) };
+}
+
+/** Reads what is wanted of all items at once. Returns a function that finds the details of one. */
+async function readDetails(
+  { stores }: Pick<ApiDeps, "stores">,
+  batch: BatchRecord,
+  items: readonly ListedItem[],
+  wanted: ReadonlySet<ItemExtra>,
+): Promise<(item: ListedItem) => ItemDetails> {
+  const sources = [...new Set(items.map(({ sourceIndex }) => sourceIndex))];
+  const references = wanted.has("references")
+    ? await stores.read.references.ofSources(batch.id, sources)
+    : [];
+  const outputs = wanted.has("images") ? await stores.read.outputs.ofItems(items.map(({ id }) => id)) : [];
+  const failed = items.filter(({ status }) => status === "failed").map(({ customId }) => customId);
+  const retries = wanted.has("retries") ? await stores.read.items.retriesOf(batch, failed) : null;
+  const referencesOf = groupBy(references, ({ sourceIndex }) => sourceIndex);
+  const outputsOf = groupBy(outputs, ({ itemId }) => itemId);
+  return ({ id, customId, prompt, sourceIndex }) => ({
+    ...(wanted.has("prompt") && { prompt }),
+    ...(wanted.has("references") && { references: referencesOf.get(sourceIndex) ?? [] }),
+    ...(wanted.has("images") && { outputs: outputsOf.get(id) ?? [] }),
+    ...(retries && { retriedIn: retries.get(customId) ?? null }),
+  });
+}
+
+const microsOrNull = (micros: number | null) => (micros === null ? null : microsToNumber(micros));
+
+/** Facts of an item that the list has when it is asked for them. */
+interface ItemDetails {
+  prompt?: string;
+  references?: readonly ReferenceRecord[];
+  outputs?: readonly OutputRecord[];
+  retriedIn?: string | null;
+}
+
+function itemError({ code, message, source, said }: ItemError, isOwner: boolean): ItemObject["error"] {
+  return { code, message: isOwner ? withUpstreamWords(message, said) : message, source };
+}
+
+/** How many requests for an item may be paid although no answer came. */
+function lostRequests({ maybePaid, status }: Pick<ListedItem, "maybePaid" | "status">): number {
+  const isFailed = status === "failed" ? 1 : 0;
+  return maybePaid === "twice" ? 1 + isFailed : maybePaid === "once" ? isFailed : 0;
+}
+
+/** An item of a batch as the item list shows it. `isOwner`: with the upstream's own words about a failure. */
+function itemView(
+  item: ListedItem,
+  { prompt, references, outputs, retriedIn }: ItemDetails,
+  isOwner: boolean,
+): ItemObject {
+  const { priceMicroUsd } = item;
+  const lost = lostRequests(item);
+  return {
+    custom_id: item.customId,
+    status: item.status,
+    prompt_preview: truncateCodePoints(item.prompt, FIXED_LIMITS.promptPreviewChars, "…"),
+    mime_type: item.mimeType,
+    file_extension: item.mimeType && IMAGE_EXTENSIONS[item.mimeType],
+    image_count: item.imageCount,
+    model_version: item.modelVersion,
+    provider: item.status === "pending" ? null : item.provider,
+    seed: item.seed,
+    options: askedOptions(item.options),
+    upstream_cost: microsOrNull(item.usage?.costMicroUsd ?? null),
+    took_ms: item.usage?.tookMs ?? null,
+    finished_at: item.finishedAtMs === null ? null : item.finishedAtMs / 1000,
+    notes: [
+      ...item.notes,
+      ...(item.maybePaid === "twice" ? [PAID_TWICE_NOTE] : []),
+      ...(item.maybePaid === "once" && item.status === "failed" ? [BILLED_NOTE] : []),
+    ],
+    error: item.error && itemError(item.error, isOwner),
+    cost: item.status === "success" ? microsToNumber(priceMicroUsd) : null,
+    ...(lost === 0 ? {} : { may_be_billed: microsToNumber(lost * priceMicroUsd) }),
+    ...(prompt === undefined ? {} : { prompt }),
+    ...(references && {
+      references: references.map(({ referenceId: id, type, mimeType }) => ({
+        id,
+        type,
+        mime_type: mimeType,
+      })),
+    }),
+    ...(outputs && {
+      images: outputs.map(({ mimeType, widthPx, heightPx, sizeBytes, sha256 }) => ({
+        mime_type: mimeType,
+        width: widthPx,
+        height: heightPx,
+        size: sizeBytes,
+        sha256,
+      })),
+    }),
+    ...(retriedIn === undefined ? {} : { retried_in: retriedIn }),
+  };
+}
+
+export const listItems: Operation = {
+  id: "listItems",
+  method: "get",
+  path: PATHS.items,
+  summary: "Items of a batch, in request order",
+  parameters: ["BatchId", "ItemStatus", "Include", "ItemLimit", "Cursor"],
+  answers: { 200: { description: "A page of items.", schema: "ItemList" } },
+  errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_INVALID_QUERY"],
+  handler: (deps) => async (request, response) => {
+    const caller = callerOf(response);
+    const batch = await findBatch(deps.stores, caller, request.params.id);
+    const status = readQuery(request, "ItemStatus");
+    const filter = status === undefined || status === "all" ? {} : { status };
+    const { items, pageOf } = await readItems(deps, request, batch, {
+      limit: readQuery(request, "ItemLimit"),
+      ...filter,
+    });
+    const detailsOf = await readDetails(deps, batch, items, new Set(readQuery(request, "Include")));
+    response.json(pageOf((item) => itemView(item, detailsOf(item), caller.scope.isOwner)));
+  },
+};

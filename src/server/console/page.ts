@@ -35,7 +35,7 @@ const MISSING =
 export function consolePage({
   features,
   consoleDirectory,
-}: Pick<ApiDeps, "features" | "consoleDirectory">): RequestHandler[] {
+}: Pick<ApiDeps, "consoleDirectory"> & { features: Pick<ApiDeps["features"], "console"> }): RequestHandler[] {
   if (!features.console) return [];
   const files = express.static(consoleDirectory, {
     cacheControl: false,

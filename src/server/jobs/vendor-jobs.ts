@@ -6,9 +6,8 @@ import type { Caller } from "../../domain/batches/create-batch.ts";
 import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
 import { findFile, type GeneratedFile } from "../../domain/files/uploads.ts";
 import { createJob } from "../../domain/jobs/create-job.ts";
-import type { BatchPage } from "../../domain/ports/batches.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
-import type { FileRecord } from "../../domain/ports/stores.ts";
+import type { BatchPage, FileRecord } from "../../domain/ports/stores.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -16,7 +15,7 @@ import { callerOf, consentingCaller, requireBatchFeature, requireBatchGroup } fr
 import type { Operation } from "../operation.ts";
 import type { ImageTexts, TakenBody } from "../request-body/image-extraction.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
-import type { BodyFormat } from "../request-body/json-value.ts";
+import type { BodyFormat } from "../request-body/json-reader.ts";
 import { type ItemResult, type JobProgress, progressOf, resultLines } from "./results.ts";
 import { type ListPage, sendPage } from "./vendor-files.ts";
 

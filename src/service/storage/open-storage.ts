@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { BlobsPlace, DatabasePlace, StoragePlaces } from "../../config/storage-places.ts";
 import { DATA_FILES } from "../../contract/data-directory.ts";
 import { ImgbatchError, isDatabaseDamage } from "../../contract/errors.ts";
+import { checkInvariants } from "../../domain/check-invariants.ts";
 import { type BlobStore, StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import { hideNodeWarningOfAws } from "../../environment.ts";
@@ -13,15 +14,17 @@ import { programName } from "../../kernel/command-line.ts";
 import { makeDirectory, removePartialFiles, writeFileDurably } from "../../kernel/files.ts";
 import { fieldsOf } from "../../kernel/json.ts";
 import { systemCodeOf } from "../../kernel/system-errors.ts";
+import { withApiCode } from "../../server/http/errors.ts";
 import { fileBlobs } from "../../storage/blobs/file-blobs.ts";
+import { copyBlobs, copyTables, isUnused, sumTables, tablesOf } from "../../storage/copy.ts";
 import { acquireDataLockPatiently } from "../../storage/data-lock.ts";
-import type { Notices } from "../../storage/dialects/postgres-notices.ts";
+import type { Notices } from "../../storage/dialects/postgres.ts";
 import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
 import { openSqlite } from "../../storage/dialects/sqlite.ts";
 import { storageFailure } from "../../storage/disk-trouble.ts";
-import { migrate } from "../../storage/migrate.ts";
+import { migrate } from "../../storage/foundation.ts";
 import { sqlStores } from "../../storage/stores.ts";
-import { claimBucket, refuseForeignBucket } from "./bucket-owner.ts";
+import { TERM_MS } from "../../workers/presence.ts";
 
 /** Everything that a service keeps, open. */
 export interface OpenStorage {
@@ -74,7 +77,7 @@ export async function openStorage(
     const stores = sqlStores(database);
     let listen: OpenStorage["listen"] = null;
     if (place.kind === "postgres") {
-      const { openNotices } = await import("../../storage/dialects/postgres-notices.ts");
+      const { openNotices } = await import("../../storage/dialects/postgres.ts");
       listen = (onNotice) => openNotices(place.url, clock, onNotice);
     }
     return {
@@ -122,11 +125,7 @@ export async function openOwnStorage(places: StoragePlaces, options: StorageOpti
 }
 
 /** Opens the images of one place. When `closed` aborts, all requests to a bucket end. */
-export async function openBlobs(
-  place: BlobsPlace,
-  directory: string,
-  closed?: AbortSignal,
-): Promise<BlobStore> {
+async function openBlobs(place: BlobsPlace, directory: string, closed?: AbortSignal): Promise<BlobStore> {
   if (place.kind === "files") return fileBlobs(join(directory, DATA_FILES.blobs));
   hideNodeWarningOfAws();
   const { roleKeys, s3Blobs } = await import("../../storage/blobs/s3.ts");
@@ -208,7 +207,7 @@ async function takeBackup(directory: string): Promise<void> {
 }
 
 /** `moved.json`: where the data of a directory went. The old data stays, and no service uses it. */
-export interface Moved {
+interface Moved {
   /** `postgres://host/database`; null: the database has stayed. */
   database: string | null;
   /** `s3://bucket/prefix`. */
@@ -218,7 +217,7 @@ export interface Moved {
 }
 
 /** Null for a directory whose data is its own. Throws `STORAGE_FAILED` for a file that cannot be read. */
-export function readMoved(directory: string): Moved | null {
+function readMoved(directory: string): Moved | null {
   const file = join(directory, DATA_FILES.moved);
   try {
     const { database, blobs, moved_at } = fieldsOf(JSON.parse(readFileSync(file, "utf8"))) ?? {};
@@ -233,7 +232,7 @@ export function readMoved(directory: string): Moved | null {
   }
 }
 
-export function writeMoved(directory: string, moved: Moved): Promise<void> {
+function writeMoved(directory: string, moved: Moved): Promise<void> {
   return writeFileDurably(join(directory, DATA_FILES.moved), `${JSON.stringify(moved)}\n`);
 }
 
@@ -257,7 +256,7 @@ export function refuseMoved(directory: string, { database, blobs }: StoragePlace
   throw new ImgbatchError("INVALID_CONFIG", message, { advice });
 }
 
-export function placeOf({ database, blobs }: Pick<Moved, "database" | "blobs">): string {
+function placeOf({ database, blobs }: Pick<Moved, "database" | "blobs">): string {
   return database === null ? blobs : `${database} and ${blobs}`;
 }
 
@@ -274,4 +273,315 @@ async function makeDataDirectory(directory: string): Promise<void> {
       advice: "choose another directory with --data",
     });
   });
+}
+
+/** The object that names the database of a bucket. Another database would remove everything here that it does not know. */
+const OWNER = "imgbatch-database";
+
+/** While `admin move` fills the bucket, the owner has this before it, and no database has the bucket. */
+const MOVING = "moving to ";
+
+/** The folders of what services keep. A bucket may have other things, which they leave alone. */
+const FOLDERS = ["inputs/", "outputs/", "files/", "answers/", "links/", "uploads/"];
+
+type Bucket = BlobsPlace & { kind: "s3" };
+
+interface Opened {
+  stores: Pick<Stores, "read">;
+  blobs: BlobStore;
+}
+
+/**
+ * Names a database. It is the same after a restore, and another one after a move from SQLite to PostgreSQL, which copies the
+ * id: the old database must not use the bucket again.
+ */
+async function ownerName(kind: "sqlite" | "postgres", { read }: Pick<Stores, "read">): Promise<string> {
+  return `${kind} ${await read.upstreamJobs.databaseId()}`;
+}
+
+/**
+ * Makes a new bucket that of this database; does nothing for files. Throws `INVALID_CONFIG`, with the repair, for the
+ * bucket of another one, and for one without the images of this one; and `STORAGE_FAILED` when it cannot be used.
+ */
+export async function claimBucket({ database, blobs: place }: StoragePlaces, opened: Opened): Promise<void> {
+  if (place.kind === "files") return;
+  await inWords(place, async () => {
+    const own = await ownerName(database.kind, opened.stores);
+    const before = await readOwner(opened.blobs);
+    if (before === null && (await areTogether(opened))) await opened.blobs.putNew(OWNER, textOf(own));
+    // Another process, or another database, may have claimed it meanwhile.
+    const owner = before ?? (await readOwner(opened.blobs));
+    if (owner !== own) throw notOurs(place, own, owner);
+  });
+}
+
+/** Throws as `claimBucket` does for the bucket of another database, or one that cannot be used, and changes nothing. */
+async function refuseForeignBucket(
+  { database, blobs: place }: StoragePlaces,
+  { stores, blobs }: Opened,
+): Promise<void> {
+  if (place.kind === "files") return;
+  await inWords(place, async () => {
+    await blobs.list("ready/");
+    const own = await ownerName(database.kind, stores);
+    const owner = await readOwner(blobs);
+    if (owner !== null && owner !== own) throw notOurs(place, own, owner);
+  });
+}
+
+/** Asks a bucket, and says what to do when it cannot be used. */
+async function inWords(place: Bucket, ask: () => Promise<void>): Promise<void> {
+  try {
+    await ask();
+  } catch (error) {
+    if (!(error instanceof StorageUnavailable)) throw error;
+    const { cause, message } = error;
+    const { name, bucket, region, endpoint } = place;
+    const isMissing = systemCodeOf(cause) === "NoSuchBucket";
+    const reason = cause instanceof Error ? cause.message : message;
+    const create = `aws s3 mb s3://${bucket} --region ${region}${atEndpoint(endpoint)}`;
+    throw new ImgbatchError(
+      "STORAGE_FAILED",
+      isMissing
+        ? `${name}: there is no bucket ${bucket} ${endpoint === undefined ? `at Amazon in ${region}` : `at ${endpoint}`}.`
+        : `${name} cannot be used: ${reason}`,
+      {
+        advice: isMissing
+          ? `create it: ${create}; or correct its name or its server (--blobs, --s3-endpoint, --s3-region)`
+          : "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and storage.s3 of the configuration",
+        cause,
+      },
+    );
+  }
+}
+
+const atEndpoint = (endpoint: string | undefined) =>
+  endpoint === undefined ? "" : ` --endpoint-url ${endpoint}`;
+
+/** Whether a bucket has nothing, or nothing but one of these owners, or one for which a move had begun. */
+export async function isFree(blobs: BlobStore, owners: readonly string[]): Promise<boolean> {
+  if ((await blobs.list("")).some(({ key }) => key !== OWNER)) return false;
+  const owner = await readOwner(blobs);
+  return owner === null || owners.includes(owner.replace(MOVING, ""));
+}
+
+/** Keeps every database off a bucket while it is filled for one. */
+function beginMove(blobs: BlobStore, owner: string): Promise<void> {
+  return writeOwner(blobs, MOVING + owner);
+}
+
+async function writeOwner(blobs: BlobStore, owner: string): Promise<void> {
+  await blobs.put(OWNER, textOf(owner));
+}
+
+const textOf = (owner: string) => Buffer.from(`${owner}\n`);
+
+async function readOwner(blobs: BlobStore): Promise<string | null> {
+  return (await blobs.read(OWNER))?.toString("utf8").trim() ?? null;
+}
+
+/** Whether both are new, or the bucket has something of a batch that the database knows. */
+async function areTogether({ stores: { read }, blobs }: Opened): Promise<boolean> {
+  const keys: string[] = [];
+  for (const folder of FOLDERS) for (const { key } of await blobs.list(folder)) keys.push(key);
+  if (keys.length === 0) return (await read.batches.latest(1)).length === 0;
+  const ofBatches = keys.filter((key) => /^(in|out)puts\//.test(key));
+  for (const id of new Set(ofBatches.map((key) => key.split("/")[1] ?? "")))
+    if ((await read.batches.byId(id)) !== null) return true;
+  return false;
+}
+
+function notOurs(place: Bucket, own: string, owner: string | null): ImgbatchError {
+  const { name, bucket, prefix, endpoint } = place;
+  if (owner?.startsWith(MOVING)) {
+    const advice = "finish the move by the same command, or name another place";
+    return new ImgbatchError("INVALID_CONFIG", `\`imgbatch admin move\` has begun to fill ${name}.`, {
+      advice,
+    });
+  }
+  const message =
+    owner === null
+      ? `${name} does not hold the data of this database.`
+      : `${name} belongs to another database: the service would remove its files.`;
+  const key = prefix === "" ? OWNER : `${prefix}/${OWNER}`;
+  const hint =
+    owner === null && own.startsWith("sqlite") ? `, or move there: ${programName()} admin move` : "";
+  const advice = `name the place of this database${hint}; to give ${name} to it: echo ${own} | aws s3 cp - s3://${bucket}/${key}${atEndpoint(endpoint)}`;
+  return new ImgbatchError("INVALID_CONFIG", message, { advice });
+}
+
+interface MoveReport extends Awaited<ReturnType<typeof copyBlobs>> {
+  /** Null: the database has stayed. */
+  database: string | null;
+  blobs: string;
+  tables: number;
+  rows: number;
+  /** Faults that were there before the move, and are at the new place too: see `checkInvariants`. */
+  problems: string[];
+}
+
+interface MoveOptions {
+  directory: string;
+  /** Where the data goes: its images to a bucket, and its database to PostgreSQL unless that is to stay. */
+  to: StoragePlaces;
+  clock?: Clock;
+  /** Called when a step begins or has come further. */
+  onProgress?: (text: string) => void;
+}
+
+/** Both sides of a move, open. */
+interface Sides {
+  from: { database: SqlDatabase; blobs: BlobStore };
+  /** The same database when that stays. */
+  to: { database: SqlDatabase; blobs: BlobStore };
+}
+
+/**
+ * Copies the data of a directory to another place, compares both, and marks the directory as moved; the old data stays as
+ * it is. An interrupted move goes on where it stopped. Throws `DATA_DIRECTORY_IN_USE` while a service runs on
+ * either side, `FILE_EXISTS` when there is something else at the new place, and `VERIFY_FAILED` when the copy differs.
+ */
+export async function moveStorage(options: MoveOptions): Promise<MoveReport> {
+  const { directory, to, clock = systemClock, onProgress = () => {} } = options;
+  if (!existsSync(join(directory, DATA_FILES.database))) {
+    throw new ImgbatchError(
+      "USAGE",
+      `${directory} is not a data directory: it has no ${DATA_FILES.database}`,
+    );
+  }
+  const target = targetOf(to);
+  const release = await acquireDataLockPatiently(directory, clock);
+  try {
+    const earlier = readMoved(directory);
+    if (earlier !== null) refuseOther(directory, earlier, target);
+    const sides = await open(directory, to, clock);
+    try {
+      const owner = await ownerName(to.database.kind, sqlStores(sides.from.database));
+      if (earlier === null) await refuseUsed(sides, target, owner);
+      await beginMove(sides.to.blobs, owner);
+      await writeMoved(directory, { ...target, moved_at: null });
+      const report = await move(sides, target, onProgress);
+      await writeOwner(sides.to.blobs, owner);
+      await writeMoved(directory, { ...target, moved_at: clock.nowMs() });
+      return report;
+    } finally {
+      await sides.from.database.close();
+      if (sides.to.database !== sides.from.database) await sides.to.database.close();
+    }
+  } catch (error) {
+    throw withApiCode(error);
+  } finally {
+    release();
+  }
+}
+
+type Target = Pick<Moved, "database" | "blobs">;
+
+function targetOf({ database, blobs }: StoragePlaces): Target {
+  if (blobs.kind !== "s3") {
+    const message = "Name the new place of the images, and that of the database unless it is to stay.";
+    throw new ImgbatchError("USAGE", message, {
+      advice: "add --database postgres://host/database --blobs s3://bucket/prefix",
+    });
+  }
+  return { database: database.kind === "postgres" ? database.name : null, blobs: blobs.name };
+}
+
+function refuseOther(directory: string, earlier: Moved, target: Target): void {
+  const isSame = earlier.database === target.database && earlier.blobs === target.blobs;
+  if (isSame && earlier.moved_at === null) return;
+  const state = earlier.moved_at === null ? "is being moved" : "was moved";
+  const file = join(directory, DATA_FILES.moved);
+  throw new ImgbatchError("FILE_EXISTS", `The data of ${directory} ${state} to ${placeOf(earlier)}.`, {
+    advice: `to move the old data again, remove ${file}`,
+  });
+}
+
+async function open(directory: string, places: StoragePlaces, clock: Clock): Promise<Sides> {
+  const local = { kind: "sqlite" } as const;
+  const database = await openDatabase(local, directory, clock);
+  const from = { database, blobs: await openBlobs({ kind: "files" }, directory) };
+  try {
+    const blobs = await openBlobs(places.blobs, directory);
+    await blobs.removeDrafts();
+    const isStaying = places.database.kind === "sqlite";
+    const other = isStaying
+      ? database
+      : await openDatabase(places.database, directory, clock, { isPatient: true });
+    return { from, to: { database: other, blobs } };
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+}
+
+/** Others are silent by comparison with it. */
+const MOVER = { id: "move", role: "api", version: "", providers: [], isPaused: false } as const;
+
+/** Everything at the new place is replaced or stays for ever, so there must be nothing that is not of this move. */
+async function refuseUsed({ from, to }: Sides, { database, blobs }: Target, owner: string): Promise<void> {
+  const owners = [owner];
+  if (to.database !== from.database && database !== null) {
+    if (!(await isUnused(to.database))) throw notEmpty(database);
+    const stores = sqlStores(to.database);
+    await refuseRunning(stores, database);
+    // A service has been tried there.
+    owners.push(await ownerName("postgres", stores));
+  }
+  if (!(await isFree(to.blobs, owners))) throw notEmpty(blobs);
+}
+
+/** A service that runs at the new place would not know what is copied, and would remove it. */
+async function refuseRunning(stores: Stores, database: string): Promise<void> {
+  const others = await stores.write(async ({ workers }) => {
+    await workers.insert(MOVER);
+    await workers.removeSilent(MOVER.id, TERM_MS);
+    await workers.remove(MOVER.id);
+    return workers.list();
+  });
+  if (others.length === 0) return;
+  throw new ImgbatchError("DATA_DIRECTORY_IN_USE", `A service runs on ${database}.`, {
+    advice: "stop all of its processes, then run the same command again",
+  });
+}
+
+function notEmpty(place: string): ImgbatchError {
+  const message = `${place} is not empty.`;
+  return new ImgbatchError("FILE_EXISTS", message, { advice: "name an empty one, or another prefix" });
+}
+
+async function move(
+  { from, to }: Sides,
+  target: Target,
+  onProgress: (text: string) => void,
+): Promise<MoveReport> {
+  // As in the service: the bytes first, then the rows that name them.
+  const files = await copyBlobs(from.blobs, to.blobs, (done, all) =>
+    onProgress(`copying files: ${done} of ${all}`),
+  );
+  const tables = target.database === null ? [] : await moveTables(from.database, to.database, onProgress);
+  onProgress("checking both sides");
+  const before = await checkInvariants(sqlStores(from.database), from.blobs);
+  const after = await checkInvariants(sqlStores(to.database), to.blobs);
+  const news = after.problems.filter((problem) => !before.problems.includes(problem));
+  if (news.length > 0 || after.images !== before.images) {
+    throw new ImgbatchError("VERIFY_FAILED", `The copy differs: ${news[0] ?? "it has other images"}.`);
+  }
+  const rows = tables.reduce((sum, table) => sum + table.rows, 0);
+  return { ...target, ...files, tables: tables.length, rows, problems: after.problems };
+}
+
+async function moveTables(
+  from: SqlDatabase,
+  to: SqlDatabase,
+  onProgress: (text: string) => void,
+): ReturnType<typeof sumTables> {
+  onProgress("copying the database");
+  const tables = await tablesOf(from);
+  // An earlier move may have been ended after its commit.
+  if (await isUnused(to)) await copyTables(from, to, tables);
+  const [before, after] = [await sumTables(from, tables), await sumTables(to, tables)];
+  const other = before.find(({ digest }, i) => digest !== after[i]?.digest);
+  if (other === undefined) return before;
+  throw new ImgbatchError("VERIFY_FAILED", `The copy of the table ${other.name} differs.`);
 }

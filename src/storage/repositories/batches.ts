@@ -1,8 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { sql } from "kysely";
 import { type BatchStatus, UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
-import type { BatchPage } from "../../domain/ports/batches.ts";
-import type { Repositories } from "../../domain/ports/stores.ts";
+import type { BatchPage, Repositories } from "../../domain/ports/stores.ts";
 import type { BatchEvent, BatchRecord, GoesOn } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";

@@ -1,7 +1,6 @@
 import { type ExpressionBuilder, type Insertable, type Kysely, sql } from "kysely";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type { ListedItem, NewItem } from "../../domain/ports/batches.ts";
-import type { Repositories } from "../../domain/ports/stores.ts";
+import type { ListedItem, NewItem, Repositories } from "../../domain/ports/stores.ts";
 import type { ItemRecord, LeasedItem, MaybePaid, UpstreamTask } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";

@@ -1,7 +1,6 @@
 import { type Selectable, sql } from "kysely";
 import { MAKING_BATCH_STATUSES } from "../../contract/statuses.ts";
-import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
-import type { Repositories } from "../../domain/ports/stores.ts";
+import type { JobStep, Repositories, UpstreamJobRecord } from "../../domain/ports/stores.ts";
 import type { ProviderCalls } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import type { Database } from "../tables.ts";

@@ -11,8 +11,8 @@ import {
   newJob,
 } from "../../domain/jobs/job-rules.ts";
 import { identityOf, isPaid, providerModel } from "../../domain/models.ts";
-import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import type { JobProvider } from "../../domain/ports/image-provider.ts";
+import type { UpstreamJobRecord } from "../../domain/ports/stores.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { coalesced } from "../../kernel/pacing.ts";
 import { linkSignals } from "../../kernel/signals.ts";

@@ -3,13 +3,13 @@ import { unknownOutcome } from "../../domain/batches/finish-item.ts";
 import type { Block } from "../../domain/health/provider-health.ts";
 import { waitingOn } from "../../domain/health/waiting.ts";
 import { FORGOTTEN_MS, GIVE_UP_MS, paidCreates, unnamedJobs } from "../../domain/jobs/job-rules.ts";
-import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import {
   type JobProvider,
   ProviderError,
   type Trouble,
   type UpstreamJob,
 } from "../../domain/ports/image-provider.ts";
+import type { JobStep, UpstreamJobRecord } from "../../domain/ports/stores.ts";
 import type { MaybePaid } from "../../domain/records.ts";
 import { backoffMs } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";

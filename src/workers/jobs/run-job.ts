@@ -4,7 +4,6 @@ import { EVERY_MODEL, type Ticket } from "../../domain/health/provider-health.ts
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
 import { failItemsOf } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/models.ts";
-import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import {
   type JobItem,
@@ -14,6 +13,7 @@ import {
   type Trouble,
   type UpstreamJob,
 } from "../../domain/ports/image-provider.ts";
+import type { UpstreamJobRecord } from "../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, LeasedItem } from "../../domain/records.ts";
 import { linkSignals, unlessAborted } from "../../kernel/signals.ts";
 import { OwnerLost } from "../advance-batch.ts";
@@ -320,7 +320,7 @@ async function create(run: JobRun, job: UpstreamJobRecord): Promise<JobEvent | n
   let action: JobAction | undefined;
   try {
     await provider.waitForRate(signal);
-    // It is not sent any more: the job waits for the stop, and whoever goes on with it then sends it.
+    // The process is stopping, so nothing is sent any more. The next start sends the job.
     if (deps.ending.aborted) await unlessAborted(new Promise<never>(() => {}), signal);
     action = (await apply(run, { type: "mayCreate" }, { closes: false }))?.action;
   } catch (error) {

@@ -2,7 +2,7 @@ import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { createCommandAdapter } from "../../../src/providers/command/provider.ts";
-import { asItemProvider } from "../../../src/providers/upstream/item-provider.ts";
+import { asItemProvider } from "../../../src/providers/upstream/provider.ts";
 import { cleanEnvironment, startNode } from "../../support/processes.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { closing, entryOf, PNG } from "../../support/upstream-adapter.ts";

@@ -1,8 +1,8 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
-import { createNativeBatchAdapter } from "../../../src/providers/native/jobs.ts";
-import { asJobProvider } from "../../../src/providers/upstream/job-provider.ts";
+import { createNativeBatchAdapter } from "../../../src/providers/native/provider.ts";
+import { asJobProvider } from "../../../src/providers/upstream/provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { closing, entryOf } from "../../support/upstream-adapter.ts";
 import {

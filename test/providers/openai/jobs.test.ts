@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
-import { createOpenaiBatchAdapter } from "../../../src/providers/openai/jobs.ts";
-import { asJobProvider } from "../../../src/providers/upstream/job-provider.ts";
+import { createOpenaiBatchAdapter } from "../../../src/providers/openai/provider.ts";
+import { asJobProvider } from "../../../src/providers/upstream/provider.ts";
 import { closing, entryOf } from "../../support/upstream-adapter.ts";
 import {
   byPath,

@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createOpenaiAdapter } from "../../../src/providers/openai/provider.ts";
-import { asItemProvider } from "../../../src/providers/upstream/item-provider.ts";
+import { asItemProvider } from "../../../src/providers/upstream/provider.ts";
 import { closing, entryOf } from "../../support/upstream-adapter.ts";
-import type { RequestChanges } from "../upstream/scripted-server.ts";
 import {
   byPath,
   bytes,
@@ -13,6 +12,7 @@ import {
   never,
   PNG,
   providerError,
+  type RequestChanges,
   reference,
   type ScriptedServer,
   type Seen,

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { RequestRate } from "../../../src/providers/upstream/item-provider.ts";
+import { RequestRate } from "../../../src/providers/upstream/provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 const SECOND_MS = 1000;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
-import { type Announced, announcedMs } from "../../../src/providers/upstream/error-facts.ts";
+import { type Announced, announcedMs } from "../../../src/providers/upstream/classify.ts";
 
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;

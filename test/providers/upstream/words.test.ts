@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { watchKey } from "../../../src/kernel/hide-keys.ts";
-import { upstreamWords } from "../../../src/providers/upstream/error-facts.ts";
+import { upstreamWords } from "../../../src/providers/upstream/answer-json.ts";
 
 describe("an upstream's words", () => {
   it("hold no key, not even where they are cut", () => {

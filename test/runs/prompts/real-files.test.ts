@@ -248,6 +248,16 @@ it("in a list of values, a line that begins with # and a blank is a comment", as
   expect(promptsOf(items)).toEqual(["#ff0000", "red # and gold"]);
 });
 
+it("in a .txt file, a line that begins with # and a blank is a comment: nothing is made of it, and a note says so", async () => {
+  const text = "# Animals\n\na fox\n#hashtag\n## Birds\nan owl # at night\n#\n // a comic\n";
+  const { items, notes } = await read({ "p.txt": text });
+  expect(promptsOf(items)).toEqual(["a fox", "#hashtag", "an owl # at night", "// a comic"]);
+  expect(notes).toEqual(["p.txt: 3 comments (lines 1, 5, 7) with # in front, skipped"]);
+  expect(await problems({ "p.txt": "# a fox\n# an owl\n" })).toEqual([
+    "p.txt: holds nothing but 2 comments (lines 1, 2); write prompts without # in front",
+  ]);
+});
+
 it("fields of a JSON line stand for their names, as columns of a table do", async () => {
   const line = { text: "a fox", id: 7, tags: ["x"], prompt: "{{text}} no. {{id}}" };
   const { items } = await read({ "p.jsonl": JSON.stringify(line) });
@@ -632,7 +642,6 @@ it("options of other programs in prompts stay text, with a count for each; stric
   const more = [
     "1. a fox",
     "- an owl",
-    "# animals",
     '"a fox",',
     "Prompt 2: a fox",
     "https://images.example/a.png a fox",
@@ -640,7 +649,7 @@ it("options of other programs in prompts stay text, with a count for each; stric
     '2001: a monolith - the "best", at 3.5 m (a) [b] std::x',
   ];
   const [marked = ""] = (await read({ "p.txt": more.join("\n") })).notes;
-  expect(marked.match(/ in \d lines?/g)).toHaveLength(10);
+  expect(marked.match(/ in \d lines?/g)).toHaveLength(9);
   expect(marked).toContain("the number or dash of a list (ours: leave it out) in 2 lines");
   expect(await problems({ "p.txt": text }, { isStrict: true })).toContain(
     "p.txt:1: prompt: --ar is for another program, and stays text here; ours: aspect_ratio",

@@ -152,9 +152,9 @@ describe("the contact sheet", () => {
     expect(good).not.toContain('class="failed-note"');
     const { html: vain } = await pageOf(reportOf([refused]));
     expect(vain).not.toContain("imgbatch retry");
-    const { html: later } = await pageOf(reportOf([{ id: "fox" }], { removedCount: 2 }));
-    expect(later).toContain("2 earlier, in <code>removed/</code>");
-    expect(good).not.toContain("removed/");
+    const { html: later } = await pageOf(reportOf([{ id: "fox" }], { versionCount: 2 }));
+    expect(later).toContain("2 earlier, in <code>versions/</code>");
+    expect(good).not.toContain("versions/");
   });
 
   it("no text becomes markup, and only the page's own script may run", async () => {

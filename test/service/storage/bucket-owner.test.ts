@@ -6,9 +6,7 @@ import { type BlobsPlace, LOCAL_STORAGE, type StoragePlaces } from "../../../src
 import { DATA_FILES } from "../../../src/contract/data-directory.ts";
 import type { ImgbatchError } from "../../../src/contract/errors.ts";
 import { openAdmin } from "../../../src/service/admin.ts";
-import { claimBucket } from "../../../src/service/storage/bucket-owner.ts";
-import { moveStorage } from "../../../src/service/storage/move.ts";
-import { openStorage } from "../../../src/service/storage/open-storage.ts";
+import { claimBucket, moveStorage, openStorage } from "../../../src/service/storage/open-storage.ts";
 import { FakeProvider } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { hasPostgres, newDatabase } from "../../support/postgres.ts";

@@ -5,8 +5,7 @@ import { type BlobsPlace, LOCAL_STORAGE, type StoragePlaces } from "../../../src
 import { DATA_FILES } from "../../../src/contract/data-directory.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { openAdmin } from "../../../src/service/admin.ts";
-import { moveStorage } from "../../../src/service/storage/move.ts";
-import { openStorage } from "../../../src/service/storage/open-storage.ts";
+import { moveStorage, openStorage } from "../../../src/service/storage/open-storage.ts";
 import { sumTables, tablesOf } from "../../../src/storage/copy.ts";
 import { openSqlite } from "../../../src/storage/dialects/sqlite.ts";
 import { FakeProvider } from "../../support/fake-provider.ts";

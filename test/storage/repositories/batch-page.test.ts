@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { describe, expect, it } from "vitest";
-import type { BatchPage } from "../../../src/domain/ports/batches.ts";
+import type { BatchPage } from "../../../src/domain/ports/stores.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";

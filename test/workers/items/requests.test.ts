@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { GeneratedImages, ImageRequest } from "../../../src/domain/ports/image-provider.ts";
-import { RequestRate } from "../../../src/providers/upstream/item-provider.ts";
+import { RequestRate } from "../../../src/providers/upstream/provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeUpstream, made, tinyPng, troubled } from "../../support/fake-provider.ts";
 import { type Gate, gate } from "../../support/gate.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { UpstreamJobRecord } from "../../../src/domain/ports/batches.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import type { UpstreamJobRecord } from "../../../src/domain/ports/stores.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
 import { openAdmin } from "../../../src/service/admin.ts";
 import type { WorkerDeps } from "../../../src/workers/deps.ts";

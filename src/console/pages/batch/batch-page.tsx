@@ -2,12 +2,14 @@ import { type ReactNode, useDeferredValue, useMemo, useState } from "react";
 import type { BatchObject } from "../../../contract/batch-api.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { saidLines } from "../../../contract/waiting.ts";
+import { formatDuration } from "../../../kernel/durations.ts";
 import { counted } from "../../../kernel/text.ts";
 import { compareImages, variantByPrompt } from "../../../prompts/comparison.ts";
 import { listBatches } from "../../api/batches.ts";
 import { ApiError } from "../../api/request.ts";
 import { SearchField, useKeys } from "../../parts/keys.tsx";
-import { EmptyNote, ErrorNote, Problem } from "../../parts/notes.tsx";
+import { EmptyNote, ErrorNote, Icon, Problem } from "../../parts/notes.tsx";
+import { RemotePicture, sheetAt, thumbnailPath } from "../../parts/pictures.tsx";
 import { batchesHref, go, hrefOf } from "../../parts/route.ts";
 import {
   ago,
@@ -24,8 +26,8 @@ import {
 } from "../../parts/status.tsx";
 import { useData } from "../../parts/use-data.ts";
 import { BatchActions, type BatchActionsProps, SelectionBar } from "./actions.tsx";
-import { Gallery } from "./gallery.tsx";
-import { runName } from "./images.ts";
+import { Gallery, type TileView } from "./gallery.tsx";
+import { isDeleted, runName } from "./images.ts";
 import { LargeView } from "./large-view.tsx";
 import { membersOf, type PlacedItem, useBatches, useItems } from "./use-items.ts";
 
@@ -283,6 +285,7 @@ function Loaded({ batches, items, isComplete, openKey, onChanged }: LoadedProps)
       </div>
       <Gallery
         places={places}
+        describe={describeItem}
         columns={compared?.columns ?? null}
         openItem={openKey}
         selected={selected}
@@ -308,6 +311,45 @@ function Loaded({ batches, items, isComplete, openKey, onChanged }: LoadedProps)
       )}
     </>
   );
+}
+
+function describeItem(item: PlacedItem, width: number, variant: string | null): TileView {
+  const { custom_id, status, error, prompt_preview } = item;
+  const { prompt = prompt_preview } = item;
+  return {
+    className: status,
+    label: `${custom_id}, ${status}: ${error?.message ?? prompt_preview}`,
+    picture: <TilePicture item={item} width={width} />,
+    name: custom_id,
+    text: error ? error.code : variant === null ? prompt : factsOf(item),
+    prompt,
+    isFailed: error !== null,
+  };
+}
+
+function TilePicture({ item, width }: { item: PlacedItem; width: number }) {
+  const { batch, custom_id, status, error, images, position } = item;
+  if (status === "failed")
+    return (
+      <span className="tile-error">
+        <Icon name="warning" />
+        <span dir="auto">{error?.message}</span>
+      </span>
+    );
+  if (status === "pending") return <span className="picture-waits" />;
+  if (isDeleted(item)) return <span className="tile-gone">deleted</span>;
+  const edge = width * devicePixelRatio > 300 ? 1024 : 256;
+  const sheet = edge === 256 && isTerminal(batch.status) ? sheetAt(batch.id, position) : null;
+  const path = thumbnailPath(batch.id, custom_id, edge);
+  return <RemotePicture path={path} sheet={sheet} alt="" size={images?.[0]} />;
+}
+
+/** `1024 × 1024 · $0.067 · 4 s`: what images of one prompt are compared by. */
+function factsOf({ images, cost, took_ms, custom_id, batch }: PlacedItem): string {
+  const [image] = images ?? [];
+  const time = took_ms === null ? [] : [formatDuration(took_ms)];
+  const price = cost === null || batch.play_money ? [] : [usd(cost)];
+  return image ? [`${image.width} × ${image.height}`, ...price, ...time].join(" · ") : custom_id;
 }
 
 /** Items whose prompts repeat with other options or models, row by row; null where there is nothing to compare. */

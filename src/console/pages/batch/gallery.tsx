@@ -2,6 +2,7 @@ import {
   type FocusEvent,
   Fragment,
   memo,
+  type ReactNode,
   type RefObject,
   useCallback,
   useEffect,
@@ -9,14 +10,7 @@ import {
   useRef,
   useState,
 } from "react";
-import { isTerminal } from "../../../contract/statuses.ts";
-import { formatDuration } from "../../../kernel/durations.ts";
 import { useKeys } from "../../parts/keys.tsx";
-import { Icon } from "../../parts/notes.tsx";
-import { RemotePicture, sheetAt, thumbnailPath } from "../../parts/pictures.tsx";
-import { usd } from "../../parts/status.tsx";
-import { isDeleted } from "./images.ts";
-import type { PlacedItem } from "./use-items.ts";
 
 interface Grid {
   columns: number;
@@ -38,6 +32,7 @@ interface Grid {
 const GAP = 14;
 const CAPTION = 52;
 const NARROW = 600;
+const LEAST_TILE = 216;
 const EXTRA_ROWS = 2;
 const ROW_HEAD = 34;
 /** The least and the largest tile of a comparison, and the one from which on a line has room for several prompts. */
@@ -48,8 +43,13 @@ const GOOD_COMPARED = 216;
 const GROUP_GAP = 26;
 
 /** Which tiles of a long grid to draw: those that the window shows, and some more above and below. */
-function useGrid(container: RefObject<HTMLElement | null>, count: number, compared: number | null): Grid {
-  const [view, setView] = useState<View>({ shape: shapeOf(0, null), firstRow: 0, endRow: 0 });
+function useGrid(
+  container: RefObject<HTMLElement | null>,
+  count: number,
+  compared: number | null,
+  leastTile: number,
+): Grid {
+  const [view, setView] = useState<View>({ shape: shapeOf(0, null, leastTile), firstRow: 0, endRow: 0 });
   useLayoutEffect(() => {
     const element = container.current;
     if (!element) return;
@@ -57,7 +57,7 @@ function useGrid(container: RefObject<HTMLElement | null>, count: number, compar
     const measure = () => {
       frame = 0;
       const { width, top } = element.getBoundingClientRect();
-      const next = viewOf(shapeOf(width, compared), -top, innerHeight);
+      const next = viewOf(shapeOf(width, compared, leastTile), -top, innerHeight);
       // Most steps of scrolling change nothing about the rows.
       setView((old) =>
         old.shape.tileWidth === next.shape.tileWidth &&
@@ -83,7 +83,7 @@ function useGrid(container: RefObject<HTMLElement | null>, count: number, compar
       removeEventListener("scroll", later);
       removeEventListener("resize", later);
     };
-  }, [container, compared]);
+  }, [container, compared, leastTile]);
   const { columns, rowHeight } = view.shape;
   return {
     ...view.shape,
@@ -111,8 +111,8 @@ function viewOf(shape: Shape, top: number, height: number): View {
 }
 
 /** `compared`: the columns of a comparison, which are shown where they fit. */
-function shapeOf(width: number, compared: number | null): Shape {
-  const least = width < NARROW ? 150 : 216;
+function shapeOf(width: number, compared: number | null, leastTile: number): Shape {
+  const least = width < NARROW ? 150 : leastTile;
   const isCompared = compared !== null && width >= compared * (LEAST_COMPARED + GAP);
   const fitting = Math.max(1, Math.floor((width + GAP) / (least + GAP)));
   const group = isCompared ? compared : 1;
@@ -147,21 +147,25 @@ interface TileWalk {
   focusTile: (index: number) => void;
 }
 
-/** Lets the keys of a gallery move the focus from tile to tile, and select the tile that has it. */
-function useTileWalk(
+/** Lets the keys of a gallery move the focus from tile to tile, and act on the tile that has it. */
+function useTileWalk<T extends Keyed>(
   list: RefObject<HTMLElement | null>,
   {
     grid,
     places,
     onToggle,
+    acts,
   }: {
     grid: Grid;
-    places: readonly (PlacedItem | null)[];
-    onToggle: (index: number, isRange: boolean) => void;
+    places: readonly (T | null)[];
+    /** Null: nothing is selected here, and the letters belong to `acts`. */
+    onToggle: ((index: number, isRange: boolean) => void) | null;
+    acts: TileActs<T>;
   },
 ): TileWalk {
   const [last, setLast] = useState(0);
-  const wanted = useRef<number | null>(null);
+  /** The key of the tile that gets the focus as soon as it is drawn. */
+  const wanted = useRef<string | null>(null);
   const taken = (from: number, step: 1 | -1) => {
     let index = Math.min(places.length - 1, Math.max(0, from));
     while (places[index] === null) index += step;
@@ -170,9 +174,8 @@ function useTileWalk(
   const tabStop = last >= grid.first && last < grid.end ? last : (taken(grid.first, 1) ?? grid.first);
 
   const focusWanted = () => {
-    list.current
-      ?.querySelector<HTMLElement>(`[data-index="${wanted.current}"]`)
-      ?.focus({ preventScroll: true });
+    const index = places.findIndex((item) => item?.key === wanted.current);
+    list.current?.querySelector<HTMLElement>(`[data-index="${index}"]`)?.focus({ preventScroll: true });
   };
   // A tile that is far away is drawn only after the page was scrolled to it.
   useEffect(() => {
@@ -180,9 +183,10 @@ function useTileWalk(
   });
   const focusTile = (index: number, step: 1 | -1 = 1) => {
     // A comparison has places without an image.
-    wanted.current = taken(index, step) ?? taken(index, step === 1 ? -1 : 1);
-    if (wanted.current === null) return;
-    showTile(list.current, placeOf(grid, wanted.current).y, grid.rowHeight);
+    const found = taken(index, step) ?? taken(index, step === 1 ? -1 : 1);
+    wanted.current = found === null ? null : (places[found]?.key ?? null);
+    if (found === null) return;
+    showTile(list.current, placeOf(grid, found).y, grid.rowHeight);
     focusWanted();
   };
   const onFocus = ({ target }: FocusEvent<HTMLElement>) => {
@@ -204,10 +208,16 @@ function useTileWalk(
     focusTile(index === null ? tabStop : index + step, step < 0 ? -1 : 1);
   };
   const page = grid.columns * Math.max(1, Math.floor((innerHeight - 2 * MARGIN) / grid.rowHeight));
-  const toggle = atTile((index, event) => onToggle(index, event.shiftKey));
+  const toggle = onToggle && atTile((index, event) => onToggle(index, event.shiftKey));
+  const actOf = (act: TileActs<T>[string]) =>
+    atTile((index) => {
+      const item = places[index];
+      if (!item || !act(item)) return;
+      focusTile(index < places.length - 1 ? index + 1 : index - 1, index < places.length - 1 ? 1 : -1);
+    });
   useKeys({
-    j: byOrEnter(1),
-    k: byOrEnter(-1),
+    ...(toggle && { j: byOrEnter(1), k: byOrEnter(-1), x: toggle, " ": toggle }),
+    ...Object.fromEntries(Object.entries(acts).map(([key, act]) => [key, actOf(act)])),
     ArrowRight: by(1),
     ArrowLeft: by(-1),
     ArrowDown: by(grid.columns),
@@ -216,8 +226,6 @@ function useTileWalk(
     PageUp: by(-page),
     Home: atTile(() => focusTile(0)),
     End: atTile(() => focusTile(places.length - 1, -1)),
-    x: toggle,
-    " ": toggle,
   });
   return { tabStop, onFocus, focusTile };
 }
@@ -233,8 +241,9 @@ function showTile(list: HTMLElement | null, y: number, rowHeight: number): void 
   else if (top + rowHeight > innerHeight - MARGIN) scrollBy(0, top + rowHeight - innerHeight + MARGIN);
 }
 
-interface TileProps {
-  item: PlacedItem;
+interface TileProps<T extends Keyed> {
+  item: T;
+  describe: DescribeTile<T>;
   index: number;
   count: number;
   isSelected: boolean;
@@ -242,20 +251,20 @@ interface TileProps {
   x: number;
   y: number;
   width: number;
-  /** Instead of the id, in a comparison. */
+  /** Of a comparison; null elsewhere. */
   variant: string | null;
   onOpen: (key: string) => void;
-  onToggle: (index: number, isRange: boolean) => void;
+  onToggle: ((index: number, isRange: boolean) => void) | null;
 }
 
-/** One item of a batch: its picture or its state, and below what it is. */
-const Tile = memo(function Tile(props: TileProps) {
-  const { item, index, count, isSelected, isTabStop, x, y, width, variant, onOpen, onToggle } = props;
-  const { key, custom_id, status, error } = item;
-  const prompt = item.prompt ?? item.prompt_preview;
+/** One item: its picture or its state, and below what it is. */
+function PlainTile<T extends Keyed>(props: TileProps<T>) {
+  const { item, describe, index, count, isSelected, isTabStop, x, y, width, variant, onOpen, onToggle } =
+    props;
+  const { className, label, picture, name, text, prompt, isFailed } = describe(item, width, variant);
   return (
     <li
-      className={`tile ${status} ${isSelected ? "selected" : ""}`}
+      className={`tile ${className} ${isSelected ? "selected" : ""}`}
       style={{ transform: `translate(${x}px, ${y}px)`, width }}
       aria-posinset={index + 1}
       aria-setsize={count}
@@ -266,75 +275,99 @@ const Tile = memo(function Tile(props: TileProps) {
         data-index={index}
         tabIndex={isTabStop ? 0 : -1}
         style={{ height: width }}
-        aria-label={`${custom_id}, ${status}: ${error?.message ?? item.prompt_preview}`}
-        onClick={() => onOpen(key)}
+        aria-label={label}
+        onClick={() => onOpen(item.key)}
         // The space bar selects. In Firefox it would press the button, too.
-        onKeyUp={(event) => event.key === " " && event.preventDefault()}
+        onKeyUp={(event) => event.key === " " && onToggle && event.preventDefault()}
       >
-        <TilePicture {...props} />
+        {picture}
       </button>
-      <label className="tile-check">
-        <input
-          type="checkbox"
-          checked={isSelected}
-          tabIndex={isTabStop ? 0 : -1}
-          aria-label={`Select ${custom_id}`}
-          onChange={(event) => onToggle(index, (event.nativeEvent as MouseEvent).shiftKey)}
-        />
-      </label>
+      {onToggle && (
+        <label className="tile-check">
+          <input
+            type="checkbox"
+            checked={isSelected}
+            tabIndex={isTabStop ? 0 : -1}
+            aria-label={`Select ${name}`}
+            onChange={(event) => onToggle(index, (event.nativeEvent as MouseEvent).shiftKey)}
+          />
+        </label>
+      )}
       <div className="tile-text">
-        <span className="tile-id" dir="auto" title={variant ?? custom_id}>
-          {variant ?? custom_id}
+        <span className="tile-id" dir="auto" title={variant ?? name}>
+          {variant ?? name}
         </span>
-        <span className={`tile-facts ${error ? "fails" : ""}`} dir="auto" title={prompt}>
-          {error ? error.code : variant === null ? prompt : factsOf(item)}
+        <span className={`tile-facts ${isFailed ? "fails" : ""}`} dir="auto" title={prompt}>
+          {text}
         </span>
       </div>
     </li>
   );
-});
-
-function TilePicture({ item, width }: TileProps) {
-  const { batch, custom_id, status, error, images, position } = item;
-  if (status === "failed")
-    return (
-      <span className="tile-error">
-        <Icon name="warning" />
-        <span dir="auto">{error?.message}</span>
-      </span>
-    );
-  if (status === "pending") return <span className="picture-waits" />;
-  if (isDeleted(item)) return <span className="tile-gone">deleted</span>;
-  const edge = width * devicePixelRatio > 300 ? 1024 : 256;
-  const sheet = edge === 256 && isTerminal(batch.status) ? sheetAt(batch.id, position) : null;
-  const path = thumbnailPath(batch.id, custom_id, edge);
-  return <RemotePicture path={path} sheet={sheet} alt="" size={images?.[0]} />;
 }
 
-/** `1024 × 1024 · $0.067 · 4 s`: what images of one prompt are compared by. */
-function factsOf({ images, cost, took_ms, custom_id, batch }: PlacedItem): string {
-  const [image] = images ?? [];
-  const time = took_ms === null ? [] : [formatDuration(took_ms)];
-  const price = cost === null || batch.play_money ? [] : [usd(cost)];
-  return image ? [`${image.width} × ${image.height}`, ...price, ...time].join(" · ") : custom_id;
+const Tile = memo(PlainTile) as typeof PlainTile;
+
+/** What a gallery needs to know of its items. */
+interface Keyed {
+  /** Names the item on the page. */
+  key: string;
 }
+
+/** An item as its tile shows it. */
+export interface TileView {
+  /** For the style sheet. */
+  className: string;
+  /** For those who do not see it. */
+  label: string;
+  picture: ReactNode;
+  /** The first line below the picture; in a comparison, the variant is. */
+  name: string;
+  /** The second line. */
+  text: string;
+  prompt: string;
+  isFailed: boolean;
+}
+
+/** Describes a tile that is `width` pixels wide. A function of the module: another one draws every tile again. */
+type DescribeTile<T> = (item: T, width: number, variant: string | null) => TileView;
+
+/** What keys (`KeyboardEvent.key`) do with the item that has the focus. True: the focus goes on to the next one. */
+type TileActs<T> = Readonly<Record<string, (item: T) => boolean>>;
+
+const NO_ACTS = {};
+const NOTHING: ReadonlySet<string> = new Set();
 
 /** The pictures of a page, of which only those near the window are in it. */
-export function Gallery(props: {
+export function Gallery<T extends Keyed>(props: {
   /** In a comparison, row by row. */
-  places: readonly (PlacedItem | null)[];
+  places: readonly (T | null)[];
+  describe: DescribeTile<T>;
   /** The variants of a comparison, a column each; null for a plain grid. */
   columns: readonly string[] | null;
+  /** How wide a tile is at least, in pixels, unless the window is narrow. */
+  leastTile?: number;
   /** The key of the image that is shown large; null: none. */
   openItem: string | null;
   /** By key. */
-  selected: ReadonlySet<string>;
-  onSelect: (selected: ReadonlySet<string>) => void;
+  selected?: ReadonlySet<string>;
+  /** Default: nothing can be selected, and only the arrow keys move. */
+  onSelect?: (selected: ReadonlySet<string>) => void;
+  acts?: TileActs<T>;
   onOpen: (key: string) => void;
 }) {
-  const { places, columns, openItem, selected, onSelect, onOpen } = props;
+  const {
+    places,
+    describe,
+    columns,
+    leastTile = LEAST_TILE,
+    openItem,
+    selected = NOTHING,
+    onSelect,
+    acts = NO_ACTS,
+    onOpen,
+  } = props;
   const list = useRef<HTMLUListElement>(null);
-  const grid = useGrid(list, places.length, columns?.length ?? null);
+  const grid = useGrid(list, places.length, columns?.length ?? null, leastTile);
   const [lastToggled, setLastToggled] = useState(0);
   const latest = useRef({ places, selected, lastToggled, onSelect, onOpen });
   latest.current = { places, selected, lastToggled, onSelect, onOpen };
@@ -351,11 +384,12 @@ export function Gallery(props: {
       else next.delete(item.key);
     }
     setLastToggled(index);
-    now.onSelect(next);
+    now.onSelect?.(next);
   }, []);
+  const onToggle = onSelect === undefined ? null : toggle;
   const open = useCallback((key: string) => latest.current.onOpen(key), []);
 
-  const { tabStop, onFocus, focusTile } = useTileWalk(list, { grid, places, onToggle: toggle });
+  const { tabStop, onFocus, focusTile } = useTileWalk(list, { grid, places, onToggle, acts });
   const opened = useRef(openItem);
   useEffect(() => {
     const before = opened.current;
@@ -374,7 +408,7 @@ export function Gallery(props: {
         const place = placeOf(grid, index);
         const groupStart = index - (index % grid.group);
         const ofRow = item ?? places.slice(groupStart, groupStart + grid.group).find((each) => each !== null);
-        const prompt = ofRow?.prompt ?? ofRow?.prompt_preview ?? "";
+        const prompt = columns && ofRow ? describe(ofRow, 0, null).prompt : "";
         const named = columns?.[index % columns.length] ?? null;
         const variant = named === null || grid.headHeight > 0 ? named : `${named} · ${prompt}`;
         return (
@@ -396,6 +430,7 @@ export function Gallery(props: {
               <Tile
                 variant={variant}
                 item={item}
+                describe={describe}
                 index={index}
                 count={places.length}
                 isTabStop={index === tabStop}
@@ -403,7 +438,7 @@ export function Gallery(props: {
                 {...place}
                 width={grid.tileWidth}
                 onOpen={open}
-                onToggle={toggle}
+                onToggle={onToggle}
               />
             )}
           </Fragment>

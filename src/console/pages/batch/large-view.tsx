@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useState } from "react";
+import { type ReactNode, useEffect, useMemo, useState } from "react";
 import type { ItemObject } from "../../../contract/batch-api.ts";
 import { MOST_SEED } from "../../../contract/image-formats.ts";
 import { routes } from "../../../contract/routes.ts";
@@ -135,6 +135,67 @@ async function toReference(blob: Blob, name: string, maxBytes: number): Promise<
   return reference;
 }
 
+/**
+ * What is shown as large as the window allows: the picture, and a panel beside it. The arrows lead to the others, with the keys
+ * and with the buttons. `keys` work while the frame `isActive`, which it is not below another dialog.
+ */
+export function LargeFrame(props: {
+  label: string;
+  index: number;
+  total: number;
+  onStep: (index: number) => void;
+  keys: Parameters<typeof useKeys>[0];
+  isActive: boolean;
+  onClose: () => void;
+  stage: ReactNode;
+  panel: ReactNode;
+}) {
+  const { label, index, total, onStep, keys, isActive, onClose, stage, panel } = props;
+  const stepTo = (to: number) => (event?: { preventDefault(): void }) => {
+    event?.preventDefault();
+    if (to >= 0 && to < total) onStep(to);
+  };
+  const arrows = {
+    ArrowLeft: stepTo(index - 1),
+    ArrowRight: stepTo(index + 1),
+    Home: stepTo(0),
+    End: stepTo(total - 1),
+  };
+  useKeys({ ...arrows, ...keys }, { inDialog: true, isActive });
+  return (
+    <Dialog label={label} className="large" focusesItself onClose={onClose}>
+      {stage}
+      <button
+        type="button"
+        className="step before"
+        aria-label="Image before"
+        disabled={index <= 0}
+        onClick={stepTo(index - 1)}
+      >
+        <Icon name="left" />
+      </button>
+      <button
+        type="button"
+        className="step after"
+        aria-label="Next image"
+        disabled={index === total - 1}
+        onClick={stepTo(index + 1)}
+      >
+        <Icon name="right" />
+      </button>
+      <aside className="panel">
+        <div className="panel-head">
+          <span className="quiet">{`${count(index + 1)} of ${count(total)}`}</span>
+          <button type="button" className="button plain" aria-label="Close" onClick={onClose}>
+            <Icon name="close" />
+          </button>
+        </div>
+        {panel}
+      </aside>
+    </Dialog>
+  );
+}
+
 /** One image as large as the window allows, with all that is known of it. */
 export function LargeView(props: {
   items: readonly PlacedItem[];
@@ -149,27 +210,11 @@ export function LargeView(props: {
   const [asked, setAsked] = useState<"retry" | MakeWay | null>(null);
   const index = items.findIndex(({ key }) => key === openKey);
   const item = items[index];
-  const stepTo = (to: number) => (event?: { preventDefault(): void }) => {
-    event?.preventDefault();
+  const stepTo = (to: number) => {
     const next = items[to];
     if (next) onShow(next.key);
   };
-  const step = (by: number) => stepTo(index + by);
   const ask = (question: typeof asked) => () => setAsked(question);
-  useKeys(
-    {
-      ArrowLeft: step(-1),
-      ArrowRight: step(1),
-      Home: stepTo(0),
-      End: stepTo(items.length - 1),
-      k: step(-1),
-      j: step(1),
-      z: () => setFull(!isFull),
-      a: ask("again"),
-      e: () => item && canSave(item) && setAsked("edit"),
-    },
-    { inDialog: true, isActive: asked === null },
-  );
   if (!item)
     return (
       <Dialog label="No such image" className="small" onClose={onClose}>
@@ -184,33 +229,23 @@ export function LargeView(props: {
   const closeQuestion = () => setAsked(null);
   return (
     <>
-      <Dialog label={`Image ${item.custom_id}`} className="large" focusesItself onClose={onClose}>
-        <Stage item={item} isFull={isFull} onToggle={() => setFull(!isFull)} />
-        <button
-          type="button"
-          className="step before"
-          aria-label="Image before"
-          disabled={index === 0}
-          onClick={step(-1)}
-        >
-          <Icon name="left" />
-        </button>
-        <button
-          type="button"
-          className="step after"
-          aria-label="Next image"
-          disabled={index === items.length - 1}
-          onClick={step(1)}
-        >
-          <Icon name="right" />
-        </button>
-        <ItemPanel
-          item={item}
-          position={`${count(index + 1)} of ${count(items.length)}`}
-          onAsk={ask}
-          onClose={onClose}
-        />
-      </Dialog>
+      <LargeFrame
+        label={`Image ${item.custom_id}`}
+        index={index}
+        total={items.length}
+        onStep={stepTo}
+        keys={{
+          k: () => stepTo(index - 1),
+          j: () => stepTo(index + 1),
+          z: () => setFull(!isFull),
+          a: ask("again"),
+          e: () => canSave(item) && setAsked("edit"),
+        }}
+        isActive={asked === null}
+        onClose={onClose}
+        stage={<Stage item={item} isFull={isFull} onToggle={() => setFull(!isFull)} />}
+        panel={<ItemPanel item={item} onAsk={ask} />}
+      />
       {asked === "retry" && <RetryDialog chosen={[item]} onChanged={onChanged} onClose={closeQuestion} />}
       {(asked === "again" || asked === "edit") && (
         <MakeDialog key={item.key} item={item} way={asked} onClose={closeQuestion} />
@@ -256,17 +291,10 @@ interface PanelProps {
 }
 
 /** The facts of an item beside its large picture. */
-function ItemPanel(props: PanelProps & { position: string; onClose: () => void }) {
-  const { item, position, onAsk, onClose } = props;
+function ItemPanel({ item, onAsk }: PanelProps) {
   const prompt = item.prompt ?? item.prompt_preview;
   return (
-    <aside className="panel">
-      <div className="panel-head">
-        <span className="quiet">{position}</span>
-        <button type="button" className="button plain" aria-label="Close" onClick={onClose}>
-          <Icon name="close" />
-        </button>
-      </div>
+    <>
       <h2 dir="auto">{item.custom_id}</h2>
       <StatusBadge status={item.status} />
       <p className="panel-prompt" dir="auto">
@@ -292,7 +320,7 @@ function ItemPanel(props: PanelProps & { position: string; onClose: () => void }
           </div>
         ))}
       </dl>
-    </aside>
+    </>
   );
 }
 

@@ -1,0 +1,224 @@
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import sharp from "sharp";
+import { expect, it, vi } from "vitest";
+import { sha256Hex } from "../../src/kernel/ids.ts";
+import { runInProcess } from "../support/cli-in-process.ts";
+import { listening } from "../support/listening.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+async function chunksOf(stream: AsyncIterable<Uint8Array>): Promise<Uint8Array[]> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  return chunks;
+}
+
+/** An upstream of type `openai` that counts what it is asked, and makes another picture each time. */
+async function startUpstream() {
+  const fake = { url: "", requests: [] as string[], bodies: [] as string[], failing: null as RegExp | null };
+  const server = createServer(async (request, response) => {
+    const body = Buffer.concat(await chunksOf(request)).toString("latin1");
+    fake.requests.push(`${request.method} ${request.url}`);
+    if (request.method === "POST") fake.bodies.push(body);
+    response.setHeader("content-type", "application/json");
+    if (fake.failing?.test(body)) {
+      response.statusCode = 400;
+      response.end(JSON.stringify({ error: { message: "Not this one.", code: "invalid_request" } }));
+      return;
+    }
+    const colour = { r: fake.requests.length, g: 0, b: 0 };
+    const picture = sharp({ create: { width: 64, height: 64, channels: 3, background: colour } });
+    const b64_json = (await picture.png().toBuffer()).toString("base64");
+    response.end(JSON.stringify({ data: request.method === "GET" ? [] : [{ b64_json }] }));
+  });
+  fake.url = `${await listening(server)}/v1`;
+  return fake;
+}
+
+/** A finished run of four prompts, one of them with two images, at an upstream that counts and bills 0.10 for each image. */
+async function finishedRun() {
+  for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, "");
+  vi.stubEnv("GITHUB_ACTIONS", "");
+  vi.stubEnv("LAB_KEY", "a-key-0123456789");
+  const cwd = await tempDir();
+  const upstream = await startUpstream();
+  const own = { name: "lab", type: "openai", baseUrl: upstream.url, apiKeyEnv: "LAB_KEY", concurrency: 1 };
+  const providers = [{ ...own, models: ["m", "n"] }];
+  const models = [
+    { id: "m", prices: { "1K": 0.1 }, maxReferenceImages: 4 },
+    { id: "n", prices: { "1K": 0.3 } },
+  ];
+  const groups = [{ name: "default", batchDiscount: 1, holdMultiplier: 1 }];
+  writeFileSync(join(cwd, "c.json"), JSON.stringify({ providers, models, groups }));
+  const prompts = [
+    { custom_id: "fox", prompt: "a fox" },
+    { custom_id: "owl", prompt: "an owl", output_count: 2 },
+    { custom_id: "icon-a", prompt: "an anchor" },
+    { custom_id: "icon-b", prompt: "a bell" },
+  ];
+  writeFileSync(join(cwd, "p.jsonl"), prompts.map((line) => JSON.stringify(line)).join("\n"));
+  const run = (...args: string[]) =>
+    runInProcess([...args, "--config", "c.json", "--data", join(cwd, "data")], { cwd });
+  const made = await run("submit", "p.jsonl", "-o", "out", "--model", "m", "--max-cost", "1");
+  expect([made.code, made.stderr]).toEqual([0, expect.stringContaining("5 of 5 images")]);
+  const path = (name: string) => join(cwd, "out", name);
+  const read = (name: string) => readFileSync(path(name));
+  const linesOf = (name: string) =>
+    read(name)
+      .toString()
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+  const paid = () => upstream.requests.filter((request) => request.startsWith("POST")).length;
+  const resultOf = (id: string) => linesOf("results.jsonl").find((line) => line.custom_id === id);
+  return { cwd, upstream, run, paid, path, read, linesOf, resultOf, prompts };
+}
+
+it("[REMAKE-1] pictures that nobody wants are made again with consent, and the earlier ones stay with their results", async () => {
+  const { run, paid, read, path, linesOf, resultOf } = await finishedRun();
+  const before = paid();
+  const [fox, owl] = [read("images/fox.png"), read("images/owl_02.png")];
+  const again = ["retry", "out", "--only", "fox,owl_02", "--only", "icon-*"];
+  const dry = await run(...again, "--dry-run", "--json");
+  expect(dry.json()).toMatchObject({ dry_run: true, image_count: 4, estimated_cost: 0.4 });
+  const without = await run(...again);
+  expect([without.code, without.stderr]).toEqual([8, expect.stringContaining("--max-cost 0.4")]);
+  expect((await run(...again, "--max-cost", "0.3")).code).toBe(8);
+  expect(paid()).toBe(before);
+
+  const made = await run(...again, "--max-cost", "0.4", "--json");
+  expect(made.code).toBe(0);
+  expect(made.json()).toMatchObject({ actual_cost: 0.9, paid_now: 0.4, counts: { success: 5, total: 5 } });
+  expect(paid()).toBe(before + 4);
+  expect(read("images/fox.png").equals(fox)).toBe(false);
+  expect(read("versions/fox.png").equals(fox)).toBe(true);
+  expect(read("versions/owl_02.png").equals(owl)).toBe(true);
+  expect(resultOf("fox").files[0].path).toBe("images/fox.png");
+  expect(linesOf("versions/results.jsonl")[0]).toMatchObject({
+    custom_id: "fox",
+    prompt: "a fox",
+    files: [{ path: "versions/fox.png", sha256: sha256Hex(fox) }],
+  });
+  expect(readdirSync(path("images"))).toHaveLength(5);
+  const usage = await run("admin", "usage", "--json");
+  expect(JSON.stringify(usage.json())).toContain("0.9");
+
+  // Nothing undoes it, and nothing is paid again.
+  const after = read("images/fox.png");
+  for (const args of [
+    ["retry", "out"],
+    ["submit", "p.jsonl", "-o", "out"],
+    ["submit", "p.jsonl", "-o", "out", "--update"],
+    ["download", "out"],
+  ])
+    expect((await run(...args)).code).toBe(0);
+  expect([paid(), read("images/fox.png").equals(after)]).toEqual([before + 4, true]);
+
+  // Once it has ended, the same command makes others.
+  expect((await run(...again, "--max-cost", "0.4")).code).toBe(0);
+  expect(paid()).toBe(before + 8);
+  expect(readdirSync(path("versions")).filter((name) => name.startsWith("fox"))).toHaveLength(2);
+  const items = (await run("items", "out", "--json")).json().items as {
+    custom_id: string;
+    batch_id: string;
+  }[];
+  expect(items.find((item) => item.custom_id === "fox")?.batch_id).toBe(resultOf("fox").batch_id);
+});
+
+it("[REMAKE-2] a review decides what is made again, once, and its words change the picture", async () => {
+  const { upstream, run, paid, read, resultOf, linesOf } = await finishedRun();
+  const before = paid();
+  const fox = read("images/fox.png");
+  expect((await run("retry", "out", "--rejected")).stderr).toContain("no picture of out is wanted again");
+  await run("review", "out", "--again", "fox=a hat", "--again", "owl_01", "--keep", "icon-*");
+  const speechless = await run("retry", "out", "--rejected", "--edit");
+  expect([speechless.code, speechless.stderr]).toEqual([
+    2,
+    expect.stringContaining("nothing says what should change in owl_01"),
+  ]);
+  await run("review", "out", "--keep", "owl_01");
+  const made = await run("retry", "out", "--rejected", "--edit", "--max-cost", "0.1");
+  expect([made.code, paid()]).toEqual([0, before + 1]);
+  expect(upstream.bodies.at(-1)).toContain("a hat");
+  expect(resultOf("fox")).toMatchObject({
+    prompt: "a fox",
+    again: { edit: "a hat", picture: sha256Hex(fox) },
+  });
+  expect(read(`references/${sha256Hex(fox)}`).equals(fox)).toBe(true);
+  // The verdict was about the picture of then.
+  expect((await run("retry", "out", "--rejected", "--edit", "--max-cost", "0.1")).code).toBe(0);
+  expect(paid()).toBe(before + 1);
+  expect((await run("review", "out", "--json")).json()).toMatchObject({
+    counts: { keep: 3, again: 0, drop: 0, undecided: 1 },
+  });
+  expect(linesOf("review.jsonl")).toHaveLength(5);
+});
+
+it("[REMAKE-1] a picture that cannot be made again stays, and the command says so", async () => {
+  const { upstream, run, read, path, resultOf } = await finishedRun();
+  const fox = read("images/fox.png");
+  upstream.failing = /fox/;
+  const failed = await run("retry", "out", "--only", "fox", "--max-cost", "0.1", "--json");
+  expect(failed.code).toBe(4);
+  expect(failed.json().error?.message).toContain("1 image was not made again: fox: ");
+  expect([read("images/fox.png").equals(fox), existsSync(path("versions"))]).toEqual([true, false]);
+  expect(resultOf("fox").notes).toContainEqual(expect.stringMatching(/^not made again: /));
+  upstream.failing = null;
+  expect((await run("retry", "out", "--only", "fox", "--max-cost", "0.1")).code).toBe(0);
+  expect(read("versions/fox.png").equals(fox)).toBe(true);
+  expect(resultOf("fox").notes).not.toContainEqual(expect.stringMatching(/^not made again: /));
+});
+
+it("[REMAKE-1] another model is asked when it is named, and its price is said", async () => {
+  const { upstream, run, resultOf } = await finishedRun();
+  const dry = await run("retry", "out", "--only", "fox", "--model", "n", "--dry-run", "--json");
+  expect(dry.json()).toMatchObject({ estimated_cost: 0.3, prices: [{ model: "n" }] });
+  const made = await run("retry", "out", "--only", "fox", "--model", "n", "--max-cost", "0.3", "--json");
+  expect(made.json()).toMatchObject({ paid_now: 0.3, actual_cost: 0.8 });
+  expect(upstream.bodies.at(-1)).toContain('"model":"n"');
+  expect(resultOf("fox")).toMatchObject({ model: "n", again: { model: "n" } });
+  const wrong = await run("retry", "out", "--only", "fox", "--model", "x");
+  expect(wrong.stderr).toContain('There is no batch model "x"; there is m, n.');
+  const edited = await run("retry", "out", "--only", "fox", "--model", "n", "--edit", "a hat");
+  expect(edited.stderr).toContain("n takes no reference images");
+});
+
+it("[REMAKE-1] a picture that was edited by hand is moved aside as it is, and is the one that words change", async () => {
+  const { run, read, path, linesOf } = await finishedRun();
+  const mine = await sharp(read("images/fox.png")).negate().png().toBuffer();
+  writeFileSync(path("images/fox.png"), mine);
+  expect((await run("retry", "out", "--only", "fox", "--edit", "a hat", "--max-cost", "0.1")).code).toBe(0);
+  expect(read("versions/fox.png").equals(mine)).toBe(true);
+  expect(read(`references/${sha256Hex(mine)}`).equals(mine)).toBe(true);
+  expect(linesOf("versions/results.jsonl")[0].notes).toContain("changed by hand since it was made");
+});
+
+it("[REV-2] a review without a browser names the nearest id, and writes nothing unless all of it can be", async () => {
+  const { run, path, read } = await finishedRun();
+  const wrong = await run("review", "out", "--keep", "fox", "--drop", "icon-c");
+  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("Did you mean icon-a?")]);
+  const twice = await run("review", "out", "--keep", "fox", "--drop", "f*");
+  expect(twice.stderr).toContain("fox has two verdicts, --keep and --drop");
+  expect((await run("review", "out", "--choose", "owl=3")).stderr).toContain("owl has 2 images");
+  expect(existsSync(path("review.jsonl"))).toBe(false);
+  const sha = sha256Hex(read("images/fox.png"));
+  await run("retry", "out", "--only", "fox", "--max-cost", "0.1");
+  const chosen = await run(
+    "review",
+    "out",
+    "--choose",
+    "owl=2",
+    "--choose",
+    `fox=${sha.slice(0, 12)}`,
+    "--json",
+  );
+  expect(chosen.json()).toMatchObject({
+    decisions: [
+      { id: "owl_02", verdict: "keep" },
+      { id: "fox", verdict: "keep", version: sha },
+      { id: "owl", choose: 2, version: sha256Hex(read("images/owl_02.png")) },
+      { id: "fox", choose: sha, version: sha },
+    ],
+  });
+});
