@@ -84,7 +84,11 @@ function createReviewedRun(
     pictures: async () => (await readRun()).pictures,
     view: async () => {
       const [{ title, lines }, review] = await Promise.all([readRun(), readReview(dir)]);
-      const decided = lines.map((line) => ({ ...line, decision: decisionOn(line, review) }));
+      const decided = lines.map((line) => ({
+        ...line,
+        earlier: line.earlier.map((each) => ({ ...each, words: review.words.get(each.version) ?? "" })),
+        decision: decisionOn(line, review),
+      }));
       return { object: "review", title, retry, lines: decided };
     },
     decide: async ({ id, versions, decision }) => {

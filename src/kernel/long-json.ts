@@ -1,7 +1,7 @@
 import { Base64Decoder, decodeDataUrl } from "./base64.ts";
+import { JsonTextDecoder, TextEnd } from "./json-text.ts";
 
 const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
 /** Shorter texts cost little. */
 const LONG_BYTES = 64 * 1024;
 const FIRST_BYTES = 4 * 1024;
@@ -26,12 +26,11 @@ interface ByteSink {
 export class LongJsonReader<Sink extends ByteSink> {
   readonly #open: () => Sink;
   readonly #longs: { sink: Sink; base64: Base64Text }[] = [];
-  /** The JSON without its long texts, which have marks in their places. It grows: pieces of their own would take much more. */
+  /** The JSON with a mark in place of each long text. One buffer that grows takes far less memory than a list of chunks. */
   #kept = Buffer.allocUnsafeSlow(FIRST_BYTES);
   #keptBytes = 0;
   #isInText = false;
-  /** The next byte belongs to an escape. */
-  #isEscaped = false;
+  readonly #textEnd = new TextEnd();
   /** Where in `#kept` the text begins that is being read. Null when it is known to be long, or to be no Base64. */
   #textFrom: number | null = null;
   #long: Base64Text | null = null;
@@ -46,12 +45,12 @@ export class LongJsonReader<Sink extends ByteSink> {
     return text.startsWith(MARK);
   }
 
-  /** How many bytes the JSON has without its long texts. */
+  /** The size of the JSON without its long texts, in bytes. */
   get keptBytes(): number {
     return this.#keptBytes;
   }
 
-  /** The JSON so far, without its long texts. It is not whole within a text. */
+  /** The JSON so far, without its long texts. While a text is being read, its end is missing. */
   get json(): Buffer {
     return this.#kept.subarray(0, this.#keptBytes);
   }
@@ -67,7 +66,7 @@ export class LongJsonReader<Sink extends ByteSink> {
         if (open >= 0) this.#beginText();
         continue;
       }
-      const close = this.#endOfText(bytes, at);
+      const close = this.#textEnd.find(bytes, at);
       const end = close < 0 ? bytes.length : close;
       await this.#addText(bytes.subarray(at, end));
       if (close >= 0) await this.#endText();
@@ -127,33 +126,13 @@ export class LongJsonReader<Sink extends ByteSink> {
     this.#textFrom = null;
     await long?.end();
   }
-
-  /** The index of the quote that ends the text; -1 when more of it comes. Called once for each piece of a text. */
-  #endOfText(bytes: Buffer, from: number): number {
-    let at = this.#isEscaped ? from + 1 : from;
-    this.#isEscaped = false;
-    for (;;) {
-      const quote = bytes.indexOf(QUOTE, at);
-      const end = quote < 0 ? bytes.length : quote;
-      let before = end;
-      while (before > at && bytes[before - 1] === BACKSLASH) before--;
-      const isEscaped = (end - before) % 2 === 1;
-      if (quote < 0) {
-        this.#isEscaped = isEscaped;
-        return -1;
-      }
-      if (!isEscaped) return quote;
-      at = quote + 1;
-    }
-  }
 }
 
 /** Decodes the Base64 of a JSON text that comes in pieces, of either alphabet and with escapes. */
 class Base64Text {
   readonly #sink: ByteSink;
   readonly #decoder = new Base64Decoder("lenient");
-  /** An escape whose end has not come. */
-  #escape = "";
+  readonly #text = new JsonTextDecoder();
 
   constructor(sink: ByteSink) {
     this.#sink = sink;
@@ -166,14 +145,14 @@ class Base64Text {
 
   async add(raw: Buffer): Promise<void> {
     for (let at = 0; at < raw.length && this.isValid; at += STEP) {
-      const text = this.#unescaped(raw.toString("latin1", at, at + STEP));
+      const text = this.#decoded(raw.subarray(at, at + STEP), false);
       const memory = Buffer.allocUnsafe(Base64Decoder.bytesFor(text.length));
       await this.#write(memory.subarray(0, this.#decoder.add(text, memory, 0)));
     }
   }
 
   async end(): Promise<void> {
-    if (this.#escape !== "") this.#decoder.fail();
+    this.#decoded(Buffer.alloc(0), true);
     const memory = Buffer.alloc(3);
     await this.#write(memory.subarray(0, this.#decoder.end(memory, 0)));
   }
@@ -182,17 +161,10 @@ class Base64Text {
     if (bytes.length > 0) await this.#sink.write(bytes);
   }
 
-  #unescaped(part: string): string {
-    const raw = this.#escape + part;
-    const cut = raw.search(/\\(?:u[0-9a-f]{0,3})?$/i);
-    this.#escape = cut < 0 ? "" : raw.slice(cut);
-    const text = cut < 0 ? raw : raw.slice(0, cut);
-    return text.includes("\\") ? text.replace(/\\(u[0-9a-f]{4}|[\s\S])/gi, characterOf) : text;
+  /** Line breaks mean nothing in Base64. */
+  #decoded(part: Buffer, isEnd: boolean): string {
+    const text = this.#text.decode(part, isEnd);
+    if (this.#text.problem !== null) this.#decoder.fail();
+    return text.replaceAll(/[\n\r\t]/g, "");
   }
-}
-
-/** The character of an escape. Line breaks mean nothing in Base64. */
-function characterOf(_escape: string, code: string): string {
-  if (code.length > 1) return String.fromCharCode(Number.parseInt(code.slice(1), 16));
-  return /[nrt]/.test(code) ? "" : code;
 }

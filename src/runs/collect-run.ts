@@ -473,6 +473,7 @@ export class EarlyImages {
     const { lines, input, unclear, pathFor } = this.#run;
     if (this.#isOff) return;
     const entry = state.batches.find(({ id }) => id === batch.id);
+    if (entry !== undefined) recordBatch(entry, batch);
     const superseded = supersededIn(state, entry?.round ?? 0);
     const isHere = (id: string) => (lines.get(id)?.files.length ?? 0) > 0;
     const isWanted = (id: string) => !superseded.has(id) && !unclear.has(id) && !isHere(id);

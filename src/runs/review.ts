@@ -60,6 +60,8 @@ export interface Review {
   verdicts: ReadonlyMap<string, Decision & { verdict: Verdict }>;
   /** By the id of the prompt line. `version` is the hash of the chosen picture. */
   choices: ReadonlyMap<string, Decision & { choose: number | string }>;
+  /** What should change, as it was said last about each picture, by version. */
+  words: ReadonlyMap<string, string>;
 }
 
 /**
@@ -73,13 +75,15 @@ export async function readReview(dir: string): Promise<Review> {
   if (tail !== "" && !isTorn(tail)) all.push(parseDecision(path, lines.length + 1, tail));
   const verdicts = new Map<string, Decision & { verdict: Verdict }>();
   const choices = new Map<string, Decision & { choose: number | string }>();
+  const said = new Map<string, string>();
   for (const { verdict, choose, ...decision } of all) {
+    if (decision.version !== null && decision.words !== undefined) said.set(decision.version, decision.words);
     if (verdict === null) verdicts.delete(decision.id);
     else if (verdict !== undefined) verdicts.set(decision.id, { ...decision, verdict });
     if (choose === null) choices.delete(decision.id);
     else if (choose !== undefined) choices.set(decision.id, { ...decision, choose });
   }
-  return { verdicts, choices };
+  return { verdicts, choices, words: said };
 }
 
 /**

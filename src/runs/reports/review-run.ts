@@ -75,7 +75,7 @@ function isShown({ entry, path }: ResultFile): boolean {
 
 /** Returns what counts for a line now. A decision about a picture that was made again since does not. */
 export function decisionOn(
-  { id, images }: Pick<ReviewLine, "id" | "images">,
+  { id, images, earlier }: Pick<ReviewLine, "id" | "images" | "earlier">,
   review: Review,
 ): ReviewDecision | null {
   const found = [...new Set(images.map((image) => image.id))].map((imageId) =>
@@ -84,7 +84,7 @@ export function decisionOn(
   const again = found.find((each) => each?.verdict === "again");
   if (again) return { verdict: "again", chosen: null, words: again.words ?? "" };
   const choice = review.choices.get(id);
-  const chosen = images.find(({ version }) => version === choice?.version)?.version ?? null;
+  const chosen = [...images, ...earlier].find(({ version }) => version === choice?.version)?.version ?? null;
   const kept = found.find((each) => each?.verdict === "keep");
   if (chosen !== null || kept) return { verdict: "keep", chosen, words: kept?.words ?? "" };
   const [dropped] = found;
@@ -102,7 +102,7 @@ type NewDecision = Omit<Decision, "date">;
 
 /** Returns what a decision about a line appends to `review.jsonl`, and what takes it back. */
 export function decisionsFor(
-  { id, images }: Pick<ReviewLine, "id" | "images">,
+  { id, images, earlier }: Pick<ReviewLine, "id" | "images" | "earlier">,
   { verdict, chosen, words }: ReviewDecision,
   review: Review,
 ): { made: NewDecision[]; undo: NewDecision[] } {
@@ -114,7 +114,9 @@ export function decisionsFor(
     undo.push(again);
   };
   const firsts = images.filter((image, index) => images.findIndex((each) => each.id === image.id) === index);
-  const chosenId = images.find(({ version }) => version === chosen)?.id;
+  const isEarlier = earlier.some(({ version }) => version === chosen);
+  // An earlier version of several images may be that of any of them.
+  const chosenId = images.find(({ version }) => version === chosen)?.id ?? (isEarlier ? id : undefined);
   for (const { id: imageId, version: first } of firsts) {
     const isMeant = chosenId === undefined || chosenId === imageId;
     const version = imageId === chosenId ? chosen : first;
@@ -128,6 +130,8 @@ export function decisionsFor(
   if (image) {
     const { version, number } = image;
     give({ id, version, choose: number }, choice, { id, version, choose: null });
+  } else if (chosen !== null && isEarlier) {
+    give({ id, version: chosen, choose: chosen }, choice, { id, version: chosen, choose: null });
   } else if (choice) {
     const none = { id, version: choice.version, choose: null };
     give(none, choice, none);

@@ -60,7 +60,7 @@ import { fieldError, schemaProblem } from "../http/errors.ts";
 import { invalidQuery, readQuery } from "../http/parameters.ts";
 import type { Operation } from "../operation.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
-import { plainFormat, shapeOf } from "../request-body/json-value.ts";
+import { plainFormat, shapeOf } from "../request-body/json-reader.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
 import { checkOptions } from "./check-options.ts";
 

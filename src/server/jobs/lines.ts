@@ -12,7 +12,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { isObject } from "../../kernel/json.ts";
 import { formatBytes, isLongerThan } from "../../kernel/text.ts";
 import { ImageExtraction, type ImageTexts } from "../request-body/image-extraction.ts";
-import type { BodyFormat } from "../request-body/json-value.ts";
+import type { BodyFormat } from "../request-body/json-reader.ts";
 import { simulation } from "./results.ts";
 
 /** A line that is a JSON object, or what is wrong with it. `number` counts all lines, from 1. */

@@ -15,7 +15,7 @@ import { callerOf, consentingCaller, requireBatchFeature, requireBatchGroup } fr
 import type { Operation } from "../operation.ts";
 import type { ImageTexts, TakenBody } from "../request-body/image-extraction.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
-import type { BodyFormat } from "../request-body/json-value.ts";
+import type { BodyFormat } from "../request-body/json-reader.ts";
 import { type ItemResult, type JobProgress, progressOf, resultLines } from "./results.ts";
 import { type ListPage, sendPage } from "./vendor-files.ts";
 

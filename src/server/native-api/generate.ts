@@ -18,7 +18,7 @@ import { goneSignal } from "../http/exchange.ts";
 import { readQuery } from "../http/parameters.ts";
 import type { Operation } from "../operation.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
-import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-value.ts";
+import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-reader.ts";
 import { checkContent } from "./check-content.ts";
 import { findModel } from "./models.ts";
 

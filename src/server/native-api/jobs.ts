@@ -37,7 +37,7 @@ import {
 } from "../jobs/vendor-jobs.ts";
 import type { Operation } from "../operation.ts";
 import type { TakenBody } from "../request-body/image-extraction.ts";
-import { type BodyFormat, shapeOf } from "../request-body/json-value.ts";
+import { type BodyFormat, shapeOf } from "../request-body/json-reader.ts";
 import { camelKeys, checkContent } from "./check-content.ts";
 import { CONTENT_SHAPE, contentBody, contentFormat, usageMetadataOf } from "./generate.ts";
 import { findModel } from "./models.ts";
@@ -271,7 +271,7 @@ const remove = {
   },
 } as const satisfies Partial<Operation>;
 
-/** The operations on jobs. A verb stands before the job: its path looks like the path of a job. */
+/** The operations on jobs. `{job}:cancel` comes before `{job}`, which matches its path, too. */
 export const jobOperations: readonly Operation[] = [
   {
     ...jobs.list,

@@ -32,7 +32,7 @@ import {
 } from "../jobs/vendor-jobs.ts";
 import { modelNamed } from "../native-api/models.ts";
 import type { Operation, Surface } from "../operation.ts";
-import { plainFormat, shapeOf } from "../request-body/json-value.ts";
+import { plainFormat, shapeOf } from "../request-body/json-reader.ts";
 import { imageFacts, revisedPromptOf, usageView } from "./images.ts";
 import { checkFields, EDIT_IMAGES, IMAGES_SHAPE, imagesFormat, readJson } from "./read-request.ts";
 

@@ -42,10 +42,10 @@ import { ImageChecker, type ReceivedImage } from "../native-api/check-content.ts
 import { modelNamed } from "../native-api/models.ts";
 import { BodyReservation } from "../request-body/body-budgets.ts";
 import { BODY_RATE, streamBody, withJsonBody } from "../request-body/json-body.ts";
-import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-value.ts";
+import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-reader.ts";
 import { boundaryOf, type Part, readParts, textOf } from "../request-body/multipart.ts";
 
-/** OpenAI's words of all times, in their order: those of one place mean the same. */
+/** The names of qualities in all versions of OpenAI's API, the lowest first. Names in one group are synonyms. */
 const SCALE = [["low"], ["medium", "standard"], ["high", "hd"], ["xhigh"], ["max"]] as const;
 
 const placeOf = (word: string) => SCALE.findIndex((words) => words.some((each) => each === word));

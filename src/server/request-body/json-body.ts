@@ -5,7 +5,7 @@ import { formatBytes } from "../../kernel/text.ts";
 import { type TransferRate, watchTransfer } from "../../kernel/transfer-rate.ts";
 import { type BodyBudgets, BodyReservation } from "./body-budgets.ts";
 import { ImageExtraction, type ImageTexts, type TakenBody } from "./image-extraction.ts";
-import type { BodyFormat } from "./json-value.ts";
+import type { BodyFormat } from "./json-reader.ts";
 
 /** `waitMs`: how long a body waits for memory before its request is refused with `RATE_LIMITED`. */
 interface BodyRate extends TransferRate {

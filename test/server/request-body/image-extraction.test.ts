@@ -7,7 +7,7 @@ import type { Base64Rules } from "../../../src/kernel/base64.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
 import { BodyBudgets, BodyReservation } from "../../../src/server/request-body/body-budgets.ts";
 import { ImageExtraction } from "../../../src/server/request-body/image-extraction.ts";
-import { plainFormat } from "../../../src/server/request-body/json-value.ts";
+import { plainFormat } from "../../../src/server/request-body/json-reader.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { FIXED_LIMITS } from "../../../src/contract/limits.ts";
-import { JsonReader } from "../../../src/server/request-body/image-extraction.ts";
-import { plainFormat, type Shape } from "../../../src/server/request-body/json-value.ts";
+import { JsonReader, plainFormat, type Shape } from "../../../src/server/request-body/json-reader.ts";
 import { CHARACTER } from "../../support/characters.ts";
 
 const MIB = 1024 * 1024;

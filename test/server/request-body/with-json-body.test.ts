@@ -6,7 +6,7 @@ import { answerErrors } from "../../../src/server/http/errors.ts";
 import { listen } from "../../../src/server/listen.ts";
 import { BodyBudgets } from "../../../src/server/request-body/body-budgets.ts";
 import { BODY_RATE, withJsonBody } from "../../../src/server/request-body/json-body.ts";
-import { plainFormat } from "../../../src/server/request-body/json-value.ts";
+import { plainFormat } from "../../../src/server/request-body/json-reader.ts";
 import { errorStyleOf } from "../../../src/server/surfaces.ts";
 import { converse, exchange, requestText } from "../../support/raw-http.ts";
 

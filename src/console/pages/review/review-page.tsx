@@ -24,6 +24,7 @@ const KEY_HELP: KeyHelp = [
   ["d", "drop it: it is not used"],
   ["e", "say what should change, and make it again"],
   ["1  …  9", "choose among the images of a prompt"],
+  ["0", "choose the earlier version that is shown beside it"],
   ["u", "undo the last decision"],
   ["z", "full size and back, in the large view"],
   ["b", "an earlier version or a reference beside it, in the large view"],
@@ -157,6 +158,7 @@ export function ReviewPage() {
           acts={acts}
           isActive={told === null && !isHelping}
           onUndo={takeBack}
+          onChoose={(version) => give(open, { verdict: "keep", chosen: version, words: "" })}
           onHelp={() => setHelping(true)}
           onShow={show}
           onClose={() => show(null)}
@@ -181,7 +183,8 @@ function verdictOn({ decision }: ReviewLine, verdict: Verdict): ReviewDecision {
 }
 
 function saidOf({ images }: ReviewLine, { verdict, chosen, words }: ReviewDecision): string {
-  if (chosen !== null) return `image ${images.find(({ version }) => version === chosen)?.number} chosen`;
+  const image = images.find(({ version }) => version === chosen);
+  if (chosen !== null) return image ? `image ${image.number} chosen` : "the earlier version chosen";
   return words === "" ? STATE_WORDS[verdict] : `${STATE_WORDS[verdict]}, ${words}`;
 }
 

@@ -16,6 +16,8 @@ type Item = ReviewLine & { key: string };
 interface Beside {
   image: ReviewPicture;
   label: string;
+  /** Of an earlier version, which can be chosen; null for a reference. */
+  version: string | null;
 }
 
 /** The pictures of a line as large as the window allows, to decide on them. After a decision the next line is shown. */
@@ -26,11 +28,13 @@ export function ReviewView(props: {
   acts: Readonly<Record<string, (item: Item) => boolean>>;
   isActive: boolean;
   onUndo: () => void;
+  /** Chooses an earlier version. */
+  onChoose: (version: string) => void;
   onHelp: () => void;
   onShow: (key: string) => void;
   onClose: () => void;
 }) {
-  const { items, item, acts, isActive, onUndo, onHelp, onShow, onClose } = props;
+  const { items, item, acts, isActive, onUndo, onChoose, onHelp, onShow, onClose } = props;
   const index = items.findIndex(({ key }) => key === item.key);
   const [isFull, setFull] = useState(false);
   const besides = besidesOf(item);
@@ -44,14 +48,22 @@ export function ReviewView(props: {
   }, [item.key, firstBeside]);
   usePrefetch(items[index + 1]);
 
-  const act = (key: string) => () => {
-    if (!acts[key]?.(item)) return;
+  const goOn = () => {
     const next = items[index + 1];
     if (next) onShow(next.key);
     else if (items.every((each) => each === item || stateOf(each) !== "undecided")) {
       announce("All is decided.", { isAlone: true });
       onClose();
     }
+  };
+  const act = (key: string) => () => {
+    if (acts[key]?.(item)) goOn();
+  };
+  const chooseEarlier = () => {
+    const version = besides[beside]?.version ?? null;
+    if (version === null) return;
+    onChoose(version);
+    goOn();
   };
   const showBeside = () => {
     if (besides.length === 0)
@@ -63,6 +75,7 @@ export function ReviewView(props: {
     u: onUndo,
     z: () => setFull(!isFull),
     b: showBeside,
+    "0": chooseEarlier,
     "?": onHelp,
   };
   return (
@@ -81,6 +94,7 @@ export function ReviewView(props: {
           isFull={isFull}
           onZoom={() => setFull(!isFull)}
           onChoose={(number) => act(String(number))()}
+          onChooseEarlier={chooseEarlier}
         />
       }
       panel={
@@ -106,10 +120,12 @@ function besidesOf({ earlier, references }: ReviewLine): Beside[] {
     ...earlier.map((image, index) => ({
       image,
       label: [index === 0 ? "before" : `${index + 1} before`, image.words].filter(Boolean).join(": "),
+      version: image.version,
     })),
     ...references.map((image, index) => ({
       image,
       label: references.length === 1 ? "reference" : `reference ${index + 1}`,
+      version: null,
     })),
   ];
 }
@@ -134,8 +150,9 @@ function ReviewStage(props: {
   isFull: boolean;
   onZoom: () => void;
   onChoose: (number: number) => void;
+  onChooseEarlier: () => void;
 }) {
-  const { item, beside, isFull, onZoom, onChoose } = props;
+  const { item, beside, isFull, onZoom, onChoose, onChooseEarlier } = props;
   const { images, prompt, decision, error } = item;
   const shown = shownImage(item);
   if (shown === null)
@@ -145,12 +162,28 @@ function ReviewStage(props: {
       </div>
     );
   const isSeveral = images.length > 1 && beside === null && !isFull;
-  const panes = isSeveral ? images : [shown];
+  const today = images.find(({ version }) => version === decision?.chosen) ?? images[0];
+  const panes = isSeveral || today === undefined ? images : [today];
   const total = panes.length + (beside && !isFull ? 1 : 0);
   return (
     <div className={`stage panes of-${Math.min(total, 9)} ${isFull ? "full" : ""}`}>
       {beside && !isFull && (
-        <Pane caption={beside.label}>
+        <Pane
+          caption={beside.label}
+          isChosen={beside.version !== null && decision?.chosen === beside.version}
+          choice={
+            beside.version !== null && (
+              <button
+                type="button"
+                className="button choose"
+                aria-pressed={decision?.chosen === beside.version}
+                onClick={onChooseEarlier}
+              >
+                <kbd>0</kbd> {decision?.chosen === beside.version ? "chosen" : "choose the earlier one"}
+              </button>
+            )
+          }
+        >
           <span className="zoom">
             <RemotePicture
               path={REVIEW_PATHS.image(beside.image.sha256)}

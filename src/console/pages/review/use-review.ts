@@ -29,8 +29,8 @@ export function stateOf({ images, decision }: ReviewLine): State {
 }
 
 /** Returns the picture that stands for a line: the chosen one, else the first. */
-export function shownImage({ images, decision }: ReviewLine) {
-  return images.find(({ version }) => version === decision?.chosen) ?? images[0] ?? null;
+export function shownImage({ images, earlier, decision }: ReviewLine) {
+  return [...images, ...earlier].find(({ version }) => version === decision?.chosen) ?? images[0] ?? null;
 }
 
 interface Review {
