@@ -24,8 +24,8 @@ interface ServiceHttpOptions extends Omit<HttpOptions, "readError"> {
   explain?: (error: ImgbatchError) => ImgbatchError;
 }
 
-/** The beginning of the paths of an API, which people copy into the base URL from the settings of other tools. */
-const API_VERSION = /\/v\d\w*$/;
+/** Paths of the service, which people copy into the base URL from the settings of other tools or from their browser. */
+const OWN_PATH = /(?:\/openai)?\/(?:v\d\w*|console)(?:\/.*)?$/;
 
 /** Sends requests to an image service. Errors have the codes of this program's catalogue. */
 export function createServiceHttp(options: ServiceHttpOptions): Http {
@@ -35,8 +35,8 @@ export function createServiceHttp(options: ServiceHttpOptions): Http {
     readError: (...args) => {
       const read = readErrorResponse(...args);
       const answer = { ...read, error: options.explain?.(read.error) ?? read.error };
-      if (answer.error.code !== "NOT_FOUND" || !API_VERSION.test(baseUrl)) return answer;
-      const right = baseUrl.replace(API_VERSION, "");
+      if (answer.error.code !== "NOT_FOUND" || !OWN_PATH.test(baseUrl)) return answer;
+      const right = baseUrl.replace(OWN_PATH, "");
       const message = `No imgbatch API at ${baseUrl}; try ${right}`;
       const advice = `run the same command with --base-url ${right}`;
       return { ...answer, error: new ImgbatchError("NOT_FOUND", message, { ...answer.error, advice }) };

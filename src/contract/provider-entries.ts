@@ -1,6 +1,11 @@
 import { z } from "zod";
 
-const httpUrl = z.url({ protocol: /^https?$/, error: "must be like https://host or https://host/path" });
+const httpUrl = z
+  .url({ protocol: /^https?$/, error: "must be like https://host or https://host/path" })
+  .refine((text) => !/^https?:\/*[^/?#]*@|#/i.test(text), {
+    error:
+      "must have no user, password or fragment; secrets come from environment variables, such as that of apiKeyEnv",
+  });
 const variable = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "must be the name of an environment variable, never the secret itself");
@@ -71,9 +76,16 @@ const upstream = {
  * The address of a native upstream without a version of its API at its end, which other tools want there: `apiVersion` is
  * added to each path.
  */
-const nativeUrl = httpUrl.overwrite((url) => url.replace(/\/v\d+(?:(?:alpha|beta)\d*)?\/*$/, ""));
-/** The address of an upstream that speaks OpenAI's API, with the `/v1` that other tools add to a host without a path. */
-const openaiUrl = httpUrl.overwrite((url) => url.replace(/^(https?:\/\/[^/?#]+)\/*$/i, "$1/v1"));
+const nativeUrl = httpUrl.overwrite((url) => url.replace(/\/v\d+(?:(?:alpha|beta)\d*)?\/*(?=\?|$)/, ""));
+/**
+ * The address of an upstream that speaks OpenAI's API, with the `/v1` that other tools add to a host without a path, and without
+ * the path of images.
+ */
+const openaiUrl = httpUrl.overwrite((url) =>
+  url
+    .replace(/\/images\/(?:generations|edits)\/*(?=\?|$)/, "")
+    .replace(/^(https?:\/\/[^/?#]+)\/*(?=\?|$)/i, "$1/v1"),
+);
 const ADDRESS = "the address of the upstream, from which paths begin";
 
 const remote = {
@@ -230,7 +242,7 @@ const commandSchema = z.strictObject({
   env: z.array(variable).default([]).describe("the environment variables that the program may see"),
 });
 
-/** What stands in a body for a value of a request: the value replaces the whole text, as JSON. */
+/** A placeholder in the template of a body. The value of the request replaces the whole string, as JSON. */
 const PLACEHOLDER =
   /^\{(model|prompt|ratio|size|width|height|format|quality|background|seed|negative_prompt|references|reference([1-9]|1[0-6]))\}$/;
 /** Fields of an answer, one in the other. Of a list on the way, each entry counts. */

@@ -105,6 +105,7 @@ const WORDS: Readonly<Record<string, string>> = {
   ERR_INVALID_CHAR: "a header holds characters that cannot be sent",
   CERT_HAS_EXPIRED: "its certificate has expired",
   ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is of another host",
+  ERR_SSL_WRONG_VERSION_NUMBER: "it does not speak TLS; its address may begin with http://",
   [CONNECT_TIMEOUT]: "the connection timed out",
   [CLOSED]: "the connection was closed",
   [CERTIFICATE]:

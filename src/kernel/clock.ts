@@ -38,7 +38,7 @@ const IN_TIME = "in time";
  * Calls `onOver` after `ms`, unless it is stopped before. Setting the clock forward does not end it early: a request to an
  * upstream that is cut off may be paid, and is sent again.
  */
-export function timeLimit(clock: Clock, ms: number, onOver: () => void): { stop(): void } {
+export function callAfter(clock: Clock, ms: number, onOver: () => void): { stop(): void } {
   const stopped = new AbortController();
   const startMs = clock.monotonicMs();
   const sleep = async () => {

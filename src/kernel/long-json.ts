@@ -26,7 +26,7 @@ interface ByteSink {
 export class LongJsonReader<Sink extends ByteSink> {
   readonly #open: () => Sink;
   readonly #longs: { sink: Sink; base64: Base64Text }[] = [];
-  /** The JSON without its long texts, which have marks in their places. It grows: pieces of their own would take much more. */
+  /** The JSON with a mark in place of each long text. One buffer that grows takes far less memory than a list of chunks. */
   #kept = Buffer.allocUnsafeSlow(FIRST_BYTES);
   #keptBytes = 0;
   #isInText = false;
@@ -45,12 +45,12 @@ export class LongJsonReader<Sink extends ByteSink> {
     return text.startsWith(MARK);
   }
 
-  /** How many bytes the JSON has without its long texts. */
+  /** The size of the JSON without its long texts, in bytes. */
   get keptBytes(): number {
     return this.#keptBytes;
   }
 
-  /** The JSON so far, without its long texts. It is not whole within a text. */
+  /** The JSON so far, without its long texts. While a text is being read, its end is missing. */
   get json(): Buffer {
     return this.#kept.subarray(0, this.#keptBytes);
   }

@@ -15,7 +15,6 @@ import type { Log } from "../kernel/log.ts";
 import type { GoingOn } from "./going-on.ts";
 import type { Presence } from "./presence.ts";
 
-/** Everything that the workers use. */
 export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   stores: Stores;
   blobs: BlobStore;

@@ -12,8 +12,8 @@ export const HEARTBEAT_MS = 2000;
 export const TERM_MS = 7000;
 const FRESH_MS = 0.7 * TERM_MS;
 /**
- * A pause between two heartbeats that means trouble with the database, or with its clock: then all records are old. After it
- * the others get as long to send another, which takes them one pause and a second to find the database.
+ * A pause between two heartbeats that means an outage of the database, or a jump of its clock. The records of all processes are
+ * old then, so none is declared dead yet: each gets the same time again to send a heartbeat.
  */
 const TROUBLE_MS = 2 * HEARTBEAT_MS;
 const LONGEST_JOIN_MS = 60_000;
@@ -35,7 +35,7 @@ export type Presence = Alone | Cluster;
 interface Follower {
   /** Called after each heartbeat. `areSomeGone`: workers have left or died since the last poll that succeeded. */
   poll(news: { areSomeGone: boolean }): Promise<void>;
-  /** The others took this process for dead: whatever it is doing belongs to somebody else. */
+  /** Other processes have declared this one dead, and may have taken its work. */
   reset(): void;
   /** Whether somebody has asked this process, from outside, to begin no work. */
   setPaused(isPaused: boolean): unknown;
@@ -113,7 +113,7 @@ export class Cluster {
     this.#id = deps.ids.recordId("worker");
   }
 
-  /** Changes when the others took this process for dead. */
+  /** Changes when other processes have declared this one dead. */
   get id(): string {
     return this.#id;
   }
@@ -149,7 +149,7 @@ export class Cluster {
     return [...new Set([...this.#facts.providers, ...this.#live.flatMap(({ providers }) => providers)])];
   }
 
-  /** Begins to be alive. Waits for others that hold up the database, for a minute. */
+  /** Registers this process. Retries for one minute while others keep the database locked. */
   join(): Promise<void> {
     return join(this.#deps, () => this.#enter());
   }

@@ -1,5 +1,5 @@
 import { KEPT, sweep } from "../domain/retention.ts";
-import { timeLimit } from "../kernel/clock.ts";
+import { callAfter } from "../kernel/clock.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { removeUnknown } from "./scheduler.ts";
 
@@ -17,11 +17,11 @@ interface RetentionOptions {
 }
 
 /**
- * Compares the clock at once with when it was last seen, and then sweeps after each pause. The first look of a process
+ * Compares the clock at once with when it was last seen, and then sweeps after each pause. The first sweep of a process
  * deletes only the files of batches that are `output_deleted` already. Only one of several processes sweeps.
  *
  * Returns the function that ends the sweeps. With `lastSweepMs`, and without hurry, this function first deletes what was due
- * already when an earlier process looked, at least one pause before.
+ * already at the last sweep of an earlier process, at least one pause before.
  */
 export function startRetention(
   deps: WorkerDeps,
@@ -54,7 +54,7 @@ export function startRetention(
     const { inputRetentionMs, lastSweepMs = 0 } = options;
     if (leftDueMs === 0 || lastSweepMs === 0 || isHurried) return;
     const over = new AbortController();
-    const limit = timeLimit(clock, lastSweepMs, () => over.abort());
+    const limit = callAfter(clock, lastSweepMs, () => over.abort());
     await sweepDue(deps, { nowMs: clock.nowMs(), dueMs: leftDueMs, inputRetentionMs }, over.signal)
       .catch((error) => log.error("the last retention sweep failed", { error: String(error) }))
       .finally(() => limit.stop());
@@ -63,7 +63,7 @@ export function startRetention(
 
 /**
  * `elapsedMs` is the time since the last check, and null for the first check. Returns until when images were due that the
- * first look of a process leaves for its end, in Unix milliseconds; 0: it leaves none.
+ * first sweep of a process leaves for its end, in Unix milliseconds; 0: it leaves none.
  */
 async function lookAndSweep(
   deps: WorkerDeps,

@@ -24,6 +24,15 @@ import { tempDir } from "../support/temp-dir.ts";
 
 const NO_KEY = { env: { IMGBATCH_API_KEY: "" } };
 
+it("a base URL without http:// is refused with the one that was meant", async () => {
+  const cli = await createCli();
+  const told = async (url: string) => (await cli.run(["models", "--base-url", url])).stderr;
+  for (const url of ["127.0.0.1:8787", "localhost:8787", "images.example/api"])
+    expect(await told(url)).toContain(`; did you mean http://${url}?`);
+  for (const url of ["ftp://images.example", "images", "http://me:pw@images.example"])
+    expect(await told(url)).not.toContain("did you mean");
+});
+
 it("a key that is piped in is used; an empty pipe or file is no key", async () => {
   const cli = await createCli();
   expect((await cli.run(["models", "--api-key-stdin"], { ...NO_KEY, stdin: `${FAKE_KEY}\n` })).code).toBe(0);

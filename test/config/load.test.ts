@@ -112,6 +112,32 @@ describe("the configuration", () => {
   });
 });
 
+it.each([
+  ["openai", "https://a.example", "https://a.example/v1"],
+  ["openai", "https://a.example/?v=1", "https://a.example/v1?v=1"],
+  ["openai", "https://a.example/v1/images/generations", "https://a.example/v1"],
+  ["openai", "https://a.example/images/edits/", "https://a.example/v1"],
+  ["openai", "https://a.example/openai/v1?v=1", "https://a.example/openai/v1?v=1"],
+  ["native", "https://a.example/v1beta/?v=1", "https://a.example?v=1"],
+])("the address of an upstream is read as other tools write it: %s at %s", (type, baseUrl, read) => {
+  const { providers } = parseConfig({ providers: [{ name: "p", type, baseUrl }] }, "test");
+  expect(providers).toMatchObject([{ baseUrl: read }]);
+});
+
+it("the address of an upstream holds no password, which no message repeats", () => {
+  const read = (baseUrl: string) => () =>
+    parseConfig({ providers: [{ name: "p", type: "openai", baseUrl }] }, "test");
+  for (const baseUrl of [
+    "https://me:hidden@a.example/v1",
+    "https://hidden@a.example/v1",
+    "https://a.example/#hidden",
+  ]) {
+    expect(read(baseUrl)).toThrow(/providers\.0\.baseUrl: .*apiKeyEnv/);
+    expect(read(baseUrl)).not.toThrow(/hidden/);
+  }
+  expect(read("https://a.example/v1/@me")).not.toThrow();
+});
+
 it("there is play money only where nothing but drawings is made", () => {
   const of = (providers?: object[]) => isProceduralOnly(parseConfig(providers ? { providers } : {}, "test"));
   expect([of(), of([]), of([{ name: "p", type: "procedural", models: ["*"] }])]).toEqual([true, false, true]);

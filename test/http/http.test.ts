@@ -132,18 +132,21 @@ it("an answer that is no JSON, or not what was asked for, is BAD_RESPONSE", asyn
   await expect(listModels(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
 });
 
-it("a base URL that ends with an API version is told to leave it out", async () => {
-  const { fake } = await wire();
-  fake.fault(/./, { status: 404, body: "" });
-  const baseUrl = `${fake.url}/v1`;
-  const http = createServiceHttp({ baseUrl, apiKey: FAKE_KEY, clock: new InstantClock(), random: () => 0 });
-  const message = `No imgbatch API at ${baseUrl}; try ${fake.url}`;
-  await expect(listModels(http)).rejects.toMatchObject({
-    code: "NOT_FOUND",
-    message,
-    advice: `run the same command with --base-url ${fake.url}`,
-  });
-});
+it.each(["/v1", "/v1beta", "/openai/v1", "/v1/images/batches", "/console"])(
+  "a base URL that ends with a path of the service is told to leave it out: %s",
+  async (path) => {
+    const { fake } = await wire();
+    fake.fault(/./, { status: 404, body: "" });
+    const baseUrl = `${fake.url}${path}`;
+    const http = createServiceHttp({ baseUrl, apiKey: FAKE_KEY, clock: new InstantClock(), random: () => 0 });
+    const message = `No imgbatch API at ${baseUrl}; try ${fake.url}`;
+    await expect(listModels(http)).rejects.toMatchObject({
+      code: "NOT_FOUND",
+      message,
+      advice: `run the same command with --base-url ${fake.url}`,
+    });
+  },
+);
 
 it("[HTTP-7] a refused connection on create says that nothing was sent", async () => {
   const { fake, http } = await wire();

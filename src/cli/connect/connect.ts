@@ -170,10 +170,11 @@ function checkedUrl(text: string): string {
   if (!url || !isHttp || `${url.username}${url.password}${url.search}${url.hash}` !== "") {
     const shown = /[@?#]/.test(text) ? "the given address" : JSON.stringify(text);
     const extra = url && isHttp ? ", without user, password, query or fragment" : "";
-    throw new ImgbatchError(
-      "USAGE",
-      `base URL: ${shown} is not like https://host or https://host/path${extra}`,
-    );
+    const lacksScheme =
+      shown !== "the given address" && /^(?:localhost|[\w-]*\.[\w.-]+|\w+:\d)[\w:]*(?:\/|$)/.test(text);
+    const meant = lacksScheme ? `; did you mean http://${text}?` : "";
+    const message = `base URL: ${shown} is not like https://host or https://host/path${extra}${meant}`;
+    throw new ImgbatchError("USAGE", message);
   }
   return url.href.replace(/\/+$/, "");
 }

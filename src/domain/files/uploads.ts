@@ -502,7 +502,7 @@ export class Upload {
     if (active.get(this.#record.id) === this) active.delete(this.#record.id);
   }
 
-  /** A file that can never be stored ends its upload; one for which there may be space later does not. */
+  /** Above the limit of a file the upload ends. Above the quota of the key only the chunk fails: there may be space later. */
   async #refuseTooMany(moreBytes: number): Promise<void> {
     const {
       limits: { uploadBytes, uploadBytesPerKey },

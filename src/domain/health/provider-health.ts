@@ -453,7 +453,7 @@ const TROUBLES = Object.keys(RULES) as Trouble[];
 
 const keyOf = ({ provider, model }: { provider: string; model: string }) => JSON.stringify([provider, model]);
 
-/** Whether requests of the state before are late in the state after. */
+/** Whether an answer to a request that was sent in the state `before` is stale in the state `after`. */
 const isOther = (before: HealthRecord, after: HealthRecord) =>
   after.state !== before.state || (after.state === "cooling" && after.untilMs !== before.untilMs);
 

@@ -182,7 +182,7 @@ interface RealtimeHoldRepository {
   countOpen(apiKeyId: string): Promise<number>;
   /** Whether there is the hold, of a process that is alive. */
   isOpen(id: string): Promise<{ isOpen: boolean }>;
-  /** Those of workers that are not alive. */
+  /** The holds whose worker is dead. */
   abandoned(): Promise<RealtimeHoldRecord[]>;
 }
 
@@ -248,7 +248,7 @@ interface ProviderCallsRepository {
 }
 
 interface RetentionTimeRepository {
-  /** Null before the first look at the clock. */
+  /** Null until the retention sweep has run once. */
   read(): Promise<RetentionTime | null>;
   write(time: RetentionTime): Promise<void>;
 }

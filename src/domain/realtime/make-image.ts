@@ -1,6 +1,6 @@
 import { ImgbatchError, TWO_LOST } from "../../contract/errors.ts";
 import type { UnknownOutcome } from "../../contract/limits.ts";
-import { type Clock, timeLimit } from "../../kernel/clock.ts";
+import { type Clock, callAfter } from "../../kernel/clock.ts";
 import { seedOf } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { linkSignals, unlessAborted } from "../../kernel/signals.ts";
@@ -123,8 +123,8 @@ export interface MakeImageDeps {
   /** Whether a paid request whose answer was lost may be sent once more. */
   unknownOutcome: UnknownOutcome;
   /**
-   * The worker that the holds belong to: others release them when it dies. `lost` is aborted when they took this process for
-   * dead; then there is another worker with another signal. While it is not fresh, they may do so at any moment.
+   * The worker that owns the holds: other processes release them when it dies. `lost` is aborted once they have declared this
+   * process dead; a new worker with a new signal follows. While `isFresh` is false, they may do so at any moment.
    */
   presence: { readonly id: string; readonly lost: AbortSignal; readonly isFresh: boolean };
 }
@@ -154,7 +154,7 @@ interface Ends {
   /** The caller has left; null when that does not matter. */
   gone: AbortSignal | null;
   stopping: AbortSignal;
-  /** Others took this process for dead: what no upstream may have been paid for ends. */
+  /** Aborted once other processes have declared this one dead. Ends each image that no upstream may have billed yet. */
   lost: AbortSignal;
 }
 
@@ -173,7 +173,7 @@ export async function makeImages(
   const { clock, timeoutMs, presence, log } = deps;
   const deadline = new AbortController();
   const late = () => deadline.abort(new ImgbatchError("REALTIME_TIMEOUT"));
-  const limit = timeoutMs > 0 ? timeLimit(clock, timeoutMs, late) : null;
+  const limit = timeoutMs > 0 ? callAfter(clock, timeoutMs, late) : null;
   const makings = wanted.map(async (image) => {
     const unsent = new AbortController();
     const onLost = () => {

@@ -6,7 +6,7 @@ import {
   type LargeImage,
   ProviderError,
 } from "../../domain/ports/image-provider.ts";
-import { timeLimit } from "../../kernel/clock.ts";
+import { callAfter } from "../../kernel/clock.ts";
 import { backoffMs } from "../../kernel/pacing.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { modelFacts, pixelsOf, presetOf } from "../catalogue/catalogue.ts";
@@ -174,7 +174,7 @@ export function createTaskAdapter(configured: Entry, deps: AdapterDeps): Upstrea
   const cancel = async ({ cancel: path }: Task) => {
     if (path === null || !http.mayAsk(path)) return;
     const late = new AbortController();
-    const limit = timeLimit(clock, CANCEL_MS, () => late.abort());
+    const limit = callAfter(clock, CANCEL_MS, () => late.abort());
     await http.json({ method: "POST", path, headers, mayBeEmpty: true }, late.signal).catch(() => {});
     limit.stop();
   };

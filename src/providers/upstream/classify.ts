@@ -206,9 +206,22 @@ export function broken(
   });
 }
 
-/** What the message of these says can be mended by a person: a proxy that refuses, a certificate that nobody here knows. */
-const TOLD_CODES: readonly string[] = ["PROXY", "CERTIFICATE"];
-const OWN_CODES: readonly string[] = [...TOLD_CODES, PRIVATE_ADDRESS, "SILENCE", "CLOSED", "CONNECT_TIMEOUT"];
+/** What the message of these says can be mended by a person: a proxy that refuses, a certificate that is not the host's. */
+const TOLD_CODES: readonly string[] = [
+  "PROXY",
+  "CERTIFICATE",
+  "CERT_HAS_EXPIRED",
+  "ERR_TLS_CERT_ALTNAME_INVALID",
+  "ERR_SSL_WRONG_VERSION_NUMBER",
+];
+const OWN_CODES: readonly string[] = [
+  "PROXY",
+  "CERTIFICATE",
+  PRIVATE_ADDRESS,
+  "SILENCE",
+  "CLOSED",
+  "CONNECT_TIMEOUT",
+];
 
 /** A success that holds an error without a known status has made nothing. */
 function statusNamedBy({ status, codes }: ErrorFacts): number {

@@ -52,8 +52,10 @@ interface UpstreamHttpOptions {
 /** Sends the requests of one provider. Nothing is sent twice, and no redirect is followed. */
 export class UpstreamHttp {
   readonly name: string;
-  /** Without a trailing slash. */
+  /** Without a query and a trailing slash. */
   readonly baseUrl: string;
+  /** The query of the configured base URL, such as `api-version=1`, which each path gets; "" for none. */
+  readonly #query: string;
   /** Leads to the configured base URL, also in a private network. */
   readonly #own: Connections;
   /** Leads to public addresses only, checked when a connection is made: a name may mean another address by then. */
@@ -68,7 +70,9 @@ export class UpstreamHttp {
     this.name = name;
     this.#deps = deps;
     this.#origins = [new URL(baseUrl).origin, ...origins];
-    this.baseUrl = baseUrl.replace(/\/+$/, "");
+    const [start = "", ...query] = baseUrl.split("?");
+    this.baseUrl = start.replace(/\/+$/, "");
+    this.#query = query.join("?");
     this.#lookup = lookup;
     this.#proxies = proxiesOf(deps.secret);
     const own = { most: concurrency, proxies: this.#proxies };
@@ -190,7 +194,9 @@ export class UpstreamHttp {
   }
 
   #addressOf(path: string): string {
-    return /^https?:\/\//i.test(path) ? path : this.baseUrl + path;
+    if (/^https?:\/\//i.test(path)) return path;
+    const query = this.#query === "" ? "" : `${path.includes("?") ? "&" : "?"}${this.#query}`;
+    return this.baseUrl + path + query;
   }
 
   /** The connections that lead to an address: only public ones, unless its origin is named without a `*`. */

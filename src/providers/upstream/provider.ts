@@ -12,7 +12,7 @@ import {
   type UpstreamFacts,
   type UpstreamJob,
 } from "../../domain/ports/image-provider.ts";
-import { type Clock, timeLimit } from "../../kernel/clock.ts";
+import { type Clock, callAfter } from "../../kernel/clock.ts";
 import { hideUsedKeys, watchKey } from "../../kernel/hide-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
@@ -171,7 +171,7 @@ export async function withTimeLimit<T>(
   call: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const over = new AbortController();
-  const limit = timeLimit(clock, ms, () => over.abort(late()));
+  const limit = callAfter(clock, ms, () => over.abort(late()));
   const linked = linkSignals(signal, over.signal);
   try {
     return await unlessAborted(call(linked.signal), over.signal);

@@ -49,7 +49,7 @@ export function parseArgument<T>(schema: ZodType<T>, value: unknown): T {
   throw schemaProblem(parsed.error as ZodError, "REALTIME_INVALID_ARGUMENT");
 }
 
-/** Throws when a text of such a request cannot be stored as it is. */
+/** Throws when a text has lone surrogates or NUL, which no database stores. */
 export function requireStorable(param: string, text: string): void {
   if (hasUnstorableText(text)) throw invalidArgument(param, "must not hold NUL or half of a surrogate pair");
 }

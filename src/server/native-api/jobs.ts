@@ -271,7 +271,7 @@ const remove = {
   },
 } as const satisfies Partial<Operation>;
 
-/** The operations on jobs. A verb stands before the job: its path looks like the path of a job. */
+/** The operations on jobs. `{job}:cancel` comes before `{job}`, which matches its path, too. */
 export const jobOperations: readonly Operation[] = [
   {
     ...jobs.list,

@@ -93,7 +93,7 @@ const downloads: Surface = {
   credential: headerKey,
 };
 
-/** The native real-time API. A verb stands before the model: its path looks like the path of a model. */
+/** The native real-time API. `{model}:verb` comes before `{model}`, which matches its path, too. */
 const realtime: Surface = {
   tag: "realtime",
   prefix: "/v1beta",

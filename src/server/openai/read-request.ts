@@ -45,7 +45,7 @@ import { BODY_RATE, streamBody, withJsonBody } from "../request-body/json-body.t
 import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-reader.ts";
 import { boundaryOf, type Part, readParts, textOf } from "../request-body/multipart.ts";
 
-/** OpenAI's words of all times, in their order: those of one place mean the same. */
+/** The names of qualities in all versions of OpenAI's API, the lowest first. Names in one group are synonyms. */
 const SCALE = [["low"], ["medium", "standard"], ["high", "hd"], ["xhigh"], ["max"]] as const;
 
 const placeOf = (word: string) => SCALE.findIndex((words) => words.some((each) => each === word));

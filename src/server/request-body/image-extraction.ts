@@ -65,7 +65,7 @@ class Base64String {
   /** Takes the next part of the bytes between the quotes. */
   async add(part: Buffer, isEnd: boolean): Promise<void> {
     const { memory, maxBytes } = this.#options;
-    // The decoder and the escapes hold back some bytes of earlier parts.
+    // Up to 16 bytes of earlier chunks may still be buffered.
     const needed = Base64Decoder.bytesFor(part.length) + 16;
     if (memory.length - this.#used < needed) await this.#write();
     const length = this.#decode(part, isEnd);

@@ -169,7 +169,7 @@ export interface SqlDatabase {
   clockMs(session: SqlSession): Promise<number>;
   /** Verifies the files of the database itself. Returns a line for each problem. */
   integrityProblems(): Promise<string[]>;
-  /** Those of the time when it was opened. */
+  /** Problems that were found when the database was opened. */
   readonly warnings: readonly Warning[];
   close(): Promise<void>;
 }

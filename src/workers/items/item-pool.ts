@@ -41,7 +41,7 @@ export class Turns {
   readonly #deps: WorkerDeps;
   readonly #events: PoolEvents & { isIdle(batchId: string): boolean };
   readonly #known = new Map<string, ItemBatch>();
-  /** When the first of the waits ends that the last plan has met, in ms since 1970. */
+  /** The earliest time at which a batch that waits may go on, as the last plan found it. In ms since 1970. */
   againMs = Number.POSITIVE_INFINITY;
 
   /** `isIdle`: whether no item of a batch is in flight here. */
@@ -166,7 +166,7 @@ export class Turns {
     this.#known.delete(batchId);
   }
 
-  /** Forgets batches when too many are known. To record again why each of the others waits would be a write for each. */
+  /** Forgets batches when too many are known. Batches that wait are kept: each would cost a write when it is found again. */
   forgetSome(nowMs: number): void {
     if (this.#known.size <= MOST_KNOWN) return;
     for (const [id, { againMs }] of this.#known) if (againMs <= nowMs) this.#known.delete(id);
@@ -344,9 +344,9 @@ export class ItemPool implements WorkerPool {
   }
 
   /**
-   * Returns how many items may be claimed for each provider. At a free one, as many as it has slots are claimed before there
-   * is a slot for them, several at a time, so that no slot waits until the next claim is durable. At a paid one none is: a
-   * lease there says that its request may have been sent.
+   * Returns how many items may be claimed for each provider. A free provider gets as many more as it has slots, so that no
+   * slot waits until the next claim is durable. A paid provider gets none ahead: a lease there means that the request may
+   * have been billed.
    */
   #free(): Map<ItemProvider, number> {
     const free = new Map<ItemProvider, number>();

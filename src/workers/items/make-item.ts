@@ -118,7 +118,7 @@ async function ask(
   const onSent = () => {
     moveTo("sent");
     request.isSent = true;
-    // The time before was spent waiting for its turn.
+    // The clock starts again here: waiting for the rate of the upstream is no time of making.
     begin();
   };
   try {
@@ -285,7 +285,7 @@ function delayOf(
   if (isSlowed) return retryAfterMs || SLOWED_DELAY_MS * (1 + deps.random() / 2);
   if (trouble === "unreachable") return UNREACHABLE_DELAY_MS * (1 + deps.random());
   const isCounted = trouble === null || trouble === "failing" || trouble === "ambiguous";
-  // Else the provider pauses, and the item goes on with the next one at once.
+  // All other troubles pause the provider, so the item tries the next provider at once.
   if (!isCounted) return 0;
   const ownMs = backoffMs(Math.max(1, attempts), RETRY_BACKOFF, deps.random);
   return trouble === null ? (retryAfterMs ?? ownMs) : Math.min(retryAfterMs ?? ownMs, RETRY_BACKOFF.capMs);
@@ -336,7 +336,7 @@ async function giveBack(
   const { delayMs, isCall, outage, called = null, ...marks } = change;
   const { presence, outageMs } = deps;
   const nowMs = deps.clock.nowMs();
-  // 0 is due whatever the clock shows: it may have been set back by then.
+  // 0 means now. It stays due even if the clock is set back.
   const notBeforeMs = delayMs === 0 ? 0 : nowMs + Math.round(delayMs);
   const { outcome, waitingSinceMs } = await deps.stores.write(async (tx) => {
     await tx.lock("batch", batch.id);

@@ -320,7 +320,7 @@ async function create(run: JobRun, job: UpstreamJobRecord): Promise<JobEvent | n
   let action: JobAction | undefined;
   try {
     await provider.waitForRate(signal);
-    // It is not sent any more: the job waits for the stop, and whoever goes on with it then sends it.
+    // The process is stopping, so nothing is sent any more. The next start sends the job.
     if (deps.ending.aborted) await unlessAborted(new Promise<never>(() => {}), signal);
     action = (await apply(run, { type: "mayCreate" }, { closes: false }))?.action;
   } catch (error) {

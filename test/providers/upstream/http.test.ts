@@ -50,6 +50,25 @@ describe("a request to an upstream", () => {
     expect(server.seen).toHaveLength(0);
   });
 
+  it("has the query of the base URL behind its path", async () => {
+    const server = await scriptedServer(json({}));
+    const http = connect(`${server.url}/v1/?api-version=2`);
+    expect(http.baseUrl).toBe(`${server.url}/v1`);
+    await http.json(POST, never);
+    await http.json({ ...POST, path: "/make?alt=json" }, never);
+    expect(server.seen.map(({ url }) => url)).toEqual([
+      "/v1/make?api-version=2",
+      "/v1/make?alt=json&api-version=2",
+    ]);
+  });
+
+  it("to a server that speaks no TLS says so", async () => {
+    const server = await scriptedServer(json({}));
+    const { error, sent } = await failure(connect(server.url.replace("http:", "https:")));
+    expect([error.trouble, sent]).toEqual(["unreachable", 0]);
+    expect(error.message).toContain("its address may begin with http://");
+  });
+
   it("[UPSTREAM-4] that finds no connection was not sent", async () => {
     const refused = await failure(connect(`http://127.0.0.1:${await closedPort()}`));
     expect(refused.error).toMatchObject({
