@@ -12,7 +12,7 @@ import { loadCommands, loadNamedCommands } from "./commands/registry.ts";
 import { exitsOf, helpDocument } from "./help-document.ts";
 import { GLOBAL_OPTIONS, type GlobalOptions, JSON_OPTION, mergeGlobals, type OptionSpec } from "./options.ts";
 import { createFinish, toImgbatchError } from "./output/finish.ts";
-import { NOTHING_TYPED } from "./output/next-step.ts";
+import { NOTHING_TYPED, stepLines } from "./output/next-step.ts";
 import { createOutput, openEventLog } from "./output/output.ts";
 import { askOn, chunksOf, guardStreams, readAll, type Terminal, watchSignals } from "./terminal.ts";
 
@@ -406,7 +406,8 @@ async function runCommand(
     // `--quiet` left out the lines that report the failure.
     if (global.quiet && error !== null) terminal.stderr.write(`error: ${safeLine(error.message)}\n`);
     const code = finish.done(result);
-    if (result.next != null) lines.note(`next: ${result.next}`);
+    if (result.next != null)
+      for (const line of stepLines(result.next, styleOf(invocation, argv).typed)) lines.note(line);
     return code;
   } catch (error) {
     return failed(error);

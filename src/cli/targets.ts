@@ -257,7 +257,7 @@ export async function requireImages(
 }
 
 const toCheck = (where: Whereabouts, argument: string) =>
-  `${nextCommand(where, "download", argument)} (checks the files that are here, and says how to make the others)`;
+  `to check the files that are here, and see how to make the others: ${nextCommand(where, "download", argument)}`;
 
 /**
  * Returns why the service does not know a batch of a run, and whether all images are here; null if it knows all batches, or

@@ -165,9 +165,14 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
 }
 
 /** Says in the line of an earlier picture why it was not made again. */
-function notRemade(line: ResultLine, { error }: ResultLine): ResultLine {
+function notRemade(line: ResultLine, { error, may_be_billed: billed }: ResultLine): ResultLine {
   const note = `${NOT_REMADE}${error?.code ?? "NO_OUTCOME"}: ${error?.message ?? "it has no outcome"}`;
-  return { ...line, notes: [...(line.notes ?? []).filter((each) => !each.startsWith(NOT_REMADE)), note] };
+  const notes = [...(line.notes ?? []).filter((each) => !each.startsWith(NOT_REMADE)), note];
+  return {
+    ...line,
+    notes,
+    ...(billed !== undefined && { may_be_billed: (line.may_be_billed ?? 0) + billed }),
+  };
 }
 
 /** Begins the note of a picture that was to be replaced. */
@@ -468,6 +473,7 @@ export class EarlyImages {
     const { lines, input, unclear, pathFor } = this.#run;
     if (this.#isOff) return;
     const entry = state.batches.find(({ id }) => id === batch.id);
+    if (entry !== undefined) recordBatch(entry, batch);
     const superseded = supersededIn(state, entry?.round ?? 0);
     const isHere = (id: string) => (lines.get(id)?.files.length ?? 0) > 0;
     const isWanted = (id: string) => !superseded.has(id) && !unclear.has(id) && !isHere(id);

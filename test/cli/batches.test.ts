@@ -105,7 +105,9 @@ it("watch without an id follows what runs; when nothing does, it says so", async
   expect(second).toMatchObject({
     code: 0,
     stdout: "",
-    stderr: expect.stringMatching(/^nothing is running\nnext: imgbatch list .*\n$/),
+    stderr: expect.stringMatching(
+      /^nothing is running\nto list ended batches, too:\nnext: imgbatch list .*\n$/,
+    ),
   });
 });
 

@@ -79,7 +79,7 @@ describe("consent to real money", () => {
     expect([without.code, without.stderr]).toEqual([
       4,
       expect.stringMatching(
-        /1 failed image left as before: [\s\S]*next: to agree: imgbatch .*submit p\.jsonl .*--max-cost 0\.12/,
+        /1 failed image left as before: [\s\S]*to agree:\nnext: imgbatch .*submit p\.jsonl .*--max-cost 0\.12/,
       ),
     ]);
     expect((await run(...SUBMIT, "--max-cost", "1", "--no-retry")).code).toBe(4);
@@ -143,7 +143,7 @@ describe("consent to real money", () => {
       const again = [...CONFIG, ...args, "--data", data, "--max-cost", usd].map((word) =>
         word.replace(/^(.* .*)$/, "'$1'"),
       );
-      expect(stderr).toContain(`next: to agree: imgbatch ${again.join(" ")}\n`);
+      expect(stderr).toContain(`to agree:\nnext: imgbatch ${again.join(" ")}\n`);
       const isHalf = stderr.includes("the group default charges half of what program bills for an image");
       expect([args, isHalf]).toEqual([args, args === SUBMIT]);
       const low = await run(...args, "--max-cost", "0.19");

@@ -44,6 +44,7 @@ function expectSheet(here: readonly string[], type = "png"): void {
   expect(linked.sort()).toEqual(pictures(here, type));
   const open = IDS.length - here.length;
   expect(page.match(/(\d+) not here yet/)?.[1]).toBe(open === 0 ? undefined : String(open));
+  expect(page).not.toMatch(/<\/code> queued/);
 }
 
 /** Resolves when the sheet shows the first two images. */

@@ -131,7 +131,7 @@ it("a batch whose answer never came is not cancelled, and that it may exist is s
   expect(code).toBe(143);
   expect(stderr).toContain(`cancelled ${cli.fake.batches[0]?.id}; batch 2 of 2 may exist`);
   expect(stderr).toMatch(
-    /next: run the same command again: it finds every batch by its key .* nothing is paid twice/,
+    /\nrun the same command again: it finds every batch by its key .* nothing is paid twice\nnext: /,
   );
 });
 
@@ -142,7 +142,7 @@ it("[CLI-11] a create that is interrupted under way may have been made: that is 
   expect(code).toBe(130);
   expect(stderr).toContain(`Interrupted; ${cli.fake.batches[0]?.id} goes on; batch 2 of 2 may exist`);
   expect(stderr).toMatch(
-    /next: run the same command again: it finds every batch by its key .* nothing is paid twice/,
+    /\nrun the same command again: it finds every batch by its key .* nothing is paid twice\nnext: /,
   );
   const runState = JSON.parse(await readFile(join(cli.cwd, "p-images", "imgbatch.json"), "utf8"));
   expect(runState.batches.map(({ state }: { state: string }) => state)).toEqual(["created", "unknown"]);

@@ -113,7 +113,7 @@ it("[FINISH-1] finish ends a vendor's job, keeps what it made, and has another u
   const refused = await world.run(...FINISH);
   expect([refused.code, world.far.book.running().length], refused.stderr).toEqual([8, 1]);
   expect(refused.stderr).toMatch(
-    /\$0.10 each.*Nothing was sent.*\n.*to agree: imgbatch finish out --upstream near .*--max-cost 0.30/,
+    /\$0.10 each.*Nothing was sent.*\n.*to agree:\nnext: imgbatch finish out --upstream near .*--max-cost 0.30/,
   );
   await world.run("budget", "0.29/month", "--upstream", "near");
   const tight = await world.run(...FINISH, ...AGREED);
@@ -159,7 +159,7 @@ it("[FINISH-1] nothing is sent while the end of the job is not confirmed, and th
   endLimitWhen(() => asked("cancel") > 0 && asked("poll") >= before + 3, 30_000);
   const first = await world.run(...FINISH, ...AGREED);
   expect([first.code, first.json().error.code], first.stderr).toEqual([7, "JOB_NOT_ENDED"]);
-  expect(first.stderr).toContain("next: run the same command again: it goes on, and nothing is paid");
+  expect(first.stderr).toContain("\nrun the same command again: it goes on, and nothing is paid");
   expect(world.nearImages()).toBe(0);
   for (const job of world.far.book.jobs) job.plan = { pendingMs: FOREVER };
   // The job is polled again only after its run was named.
@@ -203,7 +203,7 @@ it("[CANCEL-6] an update waits for a vendor's job that it cancels for half a min
   endLimitWhen(() => world.far.requests.some(({ kind }) => kind === "cancel"), 30_000);
   const first = await world.run(...update);
   expect([first.code, first.json().error.code], first.stderr).toEqual([7, "JOB_NOT_ENDED"]);
-  expect(first.stderr).toContain("next: run the same command again");
+  expect(first.stderr).toContain("\nrun the same command again");
   expect(world.far.book.jobs).toHaveLength(1);
   for (const job of world.far.book.jobs) job.plan = { ...job.plan, cancelMs: 0 };
   world.far.book.plan = () => ({});

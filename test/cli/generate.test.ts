@@ -284,7 +284,7 @@ for (const [what, answers, code, requests, said, advised] of OUTCOMES) {
     expect(cli.fake.requests).toHaveLength(requests);
     expect(cli.list()).toEqual(code === 0 ? ["fox.png"] : []);
     expect(result.stderr).toMatch(said);
-    expect(result.stderr.trim().split("\n").at(-1)).toMatch(advised);
+    expect(result.stderr.trim().split("\n").slice(-2).join("\n")).toMatch(advised);
     if (code !== 0) expect(result.json().error?.message).toMatch(said);
   });
 }
@@ -442,7 +442,9 @@ it("some failures are exit 4 with the prompts to try again, none made is exit 5"
   const { code, stderr } = await cli.run(RUN);
   expect(code).toBe(4);
   expect(stderr).toContain("bad-dog: IMAGE_REFUSED: The service refused the prompt (SAFETY).");
-  expect(stderr).toContain("next: look at the failed prompts in out/retry.jsonl");
+  expect(stderr).toContain(
+    "look at the failed prompts in out/retry.jsonl, then:\nnext: imgbatch generate --file out/retry.jsonl",
+  );
   expect(JSON.parse(readFileSync(cli.path("out/retry.jsonl"), "utf8"))).toEqual({
     custom_id: "bad-dog",
     prompt: "bad dog",

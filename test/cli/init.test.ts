@@ -492,7 +492,7 @@ describe("the templates", () => {
     const { url } = await startTestService({ workers: false });
     const wrong = await type("./make-images.sh", { IMGBATCH_BASE_URL: url, IMGBATCH_API_KEY: "wrong" });
     expect(wrong.code).toBe(3);
-    expect(wrong.text).toContain("next: give a key in IMGBATCH_API_KEY");
+    expect(wrong.text).toContain("give a key in IMGBATCH_API_KEY");
     expect(wrong.text).toContain("imgbatch exited with 3");
     const shim = (body: string) => `imgbatch() { ${body}; }; export -f imgbatch; ./make-images.sh`;
     expect(await type(shim("echo $*"))).toMatchObject({ code: 0 });

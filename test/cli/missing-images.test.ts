@@ -33,7 +33,7 @@ it("[SAVE-1] a lost image is exit 7 with everything else here, in the results an
     retry: null,
   });
   expect(stderr).toContain("cat: BATCH_IMAGE_RESULT_MISSING: It is gone.");
-  expect(stderr).toMatch(/next: run the same command again: it fetches what is missing/);
+  expect(stderr).toMatch(/\nrun the same command again: it fetches what is missing\nnext: imgbatch submit /);
   expect(await readFile(join(cli.cwd, "junit.xml"), "utf8")).toContain('failures="1"');
   expect((await readdir(join(cli.cwd, "pets-images"))).sort()).toEqual([
     "images",
@@ -100,7 +100,7 @@ it("in a directory of `download` the advice for a lost image is not a command th
   const id = cli.fake.batches[0]?.id ?? "";
   const { code, stderr } = await cli.here(["download", id]);
   expect(code).toBe(7);
-  expect(stderr).toMatch(/next: .* with the directory that submitted them, or submit their prompts again/);
+  expect(stderr).toMatch(/with the directory that submitted them, or submit their prompts again\n/);
   expect(stderr).not.toContain(`--include-lost ${id}`);
   expect((await cli.here(["download", id])).stderr).not.toContain("nothing was missing");
 });
@@ -177,33 +177,29 @@ it("[CLI-1] each outcome of a batch names the command that comes next, with what
   let before = cli.fake.count(LOOK);
   // Then the batch is known, also when the last look of the command before comes late.
   endLimitWhen(() => cli.fake.count(LOOK) > before + 2);
-  expect(await after("wait", dir, "--timeout", LIMIT)).toBe(
-    "next: imgbatch wait 'my pets' (or the same command again); to give up: imgbatch cancel 'my pets'",
-  );
+  expect(await after("wait", dir, "--timeout", LIMIT)).toBe("next: imgbatch wait 'my pets'");
   expect(await after("download", dir)).toBe("next: imgbatch wait 'my pets'");
   before = cli.fake.count(LOOK);
   expect(await after("submit", "pets.jsonl", "-o", dir, "--timeout", LIMIT)).toBe(
-    "next: imgbatch wait 'my pets' (or the same command again); to give up: imgbatch cancel 'my pets'",
+    "next: imgbatch wait 'my pets'",
   );
   statuses.splice(0, statuses.length, "completed");
   expect(await after("wait", dir)).toBe("next: imgbatch download 'my pets'");
   expect(await after("status", id)).toBe(`next: imgbatch download ${id}`);
   expect(await after("download", dir)).toBe("next: imgbatch retry 'my pets'");
   expect(await after("status", dir)).toBe("next: imgbatch open 'my pets'");
-  expect(await after("download", dir, "--item", "none")).toMatch(/^next: imgbatch items 'my pets' /);
+  expect(await after("download", dir, "--item", "none")).toMatch(/^next: imgbatch items 'my pets'/);
   expect(await after("submit", "pets.jsonl", "-o", dir, "--dry-run")).toBe(
     "next: imgbatch submit pets.jsonl -o 'my pets'",
   );
-  expect(await after("status", "nodir")).toMatch(/^next: imgbatch list /);
+  expect(await after("status", "nodir")).toMatch(/^next: imgbatch list/);
   expect((await cli.here(["status", "nodir"])).stderr).toContain(
     "There is no run directory nodir, and no batch of that id.",
   );
   statuses.splice(0, statuses.length, "output_deleted");
   await rm(join(cli.cwd, dir, "images"), { recursive: true });
-  expect(await after("wait", dir)).toMatch(/^next: imgbatch download 'my pets' \(checks the files/);
-  expect(await after("download", dir)).toMatch(
-    /^next: imgbatch retry 'my pets' sends .*; imgbatch retry --include-lost 'my pets' makes the lost/,
-  );
+  expect(await after("wait", dir)).toMatch(/^next: imgbatch download 'my pets'/);
+  expect(await after("download", dir)).toMatch(/^next: imgbatch retry 'my pets'/);
   expect(wire.id).toBe(id);
 });
 

@@ -24,7 +24,7 @@ it("a prompt that is the name of a file is refused with the commands for the fil
   const file = await cli.run(["generate", "prompts.jsonl"]);
   expect(file.code).toBe(2);
   expect(file.stderr).toContain("prompts.jsonl is a file, not a prompt.");
-  expect(file.stderr).toMatch(/submit prompts\.jsonl \(or, .*generate --file prompts\.jsonl\)/);
+  expect(file.stderr).toMatch(/generate --file prompts\.jsonl\nnext: imgbatch submit prompts\.jsonl\n$/);
   expect((await cli.run(["generate", "fox.png"])).stderr).toContain("edit the file with --image fox.png");
   expect(cli.fake.requests).toEqual([]);
   expect((await cli.run(["generate", "a fox.png", "-o", "made.png"])).code).toBe(0);

@@ -214,7 +214,7 @@ it("deleted outputs and a missing file keep no failed image from being retried",
     { total: 3, success: 2, failed: 0, unknown: 0, missing: 1 },
   ]);
   expect(sent(cli)[1]).toMatchObject({ items: [{ custom_id: "dog" }] });
-  expect(plain.stderr).toMatch(/next: imgbatch retry --include-lost pets-images .* paid again/);
+  expect(plain.stderr).toMatch(/paid again:\nnext: imgbatch retry --include-lost pets-images /);
   expect((await cli.here(["retry", "pets-images"])).code).toBe(10);
   expect(cli.fake.batches).toHaveLength(2);
   const lost = await cli.here(["retry", "--include-lost", "pets-images", "--json"]);
@@ -248,7 +248,9 @@ it("an image that a service cannot send now blocks no retry, and is never paid f
   cli.fake.always(/\/cat\/content/, busy);
   const first = await cli.here(["submit", "pets.jsonl"]);
   expect(first.code).toBe(7);
-  expect(first.stderr).toMatch(/next: run the same command again, later: .*; imgbatch retry pets-images/);
+  expect(first.stderr).toMatch(
+    /to make the failed images: imgbatch retry pets-images .*\nrun the same command again, later: .*\nnext: imgbatch submit /,
+  );
   expect(first.stderr).not.toContain("--include-lost");
   cli.fake.options.failing = /none/;
   for (const flags of [[], ["--include-lost"]]) {

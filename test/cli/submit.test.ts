@@ -307,7 +307,7 @@ it("[CLI-11] the first signal ends with what to do next and 130 or 143, and the 
     const { code, stderr, json } = await ended;
     expect(code).toBe(expected);
     expect(json()).toMatchObject({ ok: false, exit_code: expected });
-    expect(stderr).toMatch(/next: run the same command again/);
+    expect(stderr).toMatch(/\nrun the same command again.*\nnext: imgbatch submit /);
   }
   for (const batch of cli.fake.batches) batch.statuses = ["completed"];
   expect((await cli.run(["submit", "pets.jsonl"])).code).toBe(0);

@@ -30,7 +30,7 @@ it("submit of edited prompts is exit 6, says what differs, and prints the comman
   ]);
   expect(stderr).toContain("1 prompt changed, 1 added, 1 removed; the model is the same.");
   expect(stderr).toMatch(
-    /next: imgbatch submit pets\.jsonl .*--update makes only 2 images \(about \$0\.07\)/,
+    /to make only 2 images \(about \$0\.07\) and keep the others:\nnext: imgbatch submit pets\.jsonl .*--update\n$/,
   );
   expect(cli.fake.batches).toHaveLength(1);
 });
@@ -44,7 +44,7 @@ it("submit with other flags than before says which, and prints the command with 
   expect(code).toBe(6);
   expect(stderr).toContain("This run was made with --mime-type image/webp --count 1.");
   expect(stderr).toMatch(
-    /next: with the flags of before: imgbatch submit pets\.jsonl .* --mime-type image\/webp --count 1; or /,
+    /with the flags of before:\nnext: imgbatch submit pets\.jsonl .* --mime-type image\/webp --count 1\n$/,
   );
   expect((await cli.here([...submit, "--mime-type", "image/webp"])).code).toBe(0);
   expect(cli.fake.batches).toHaveLength(1);
@@ -210,7 +210,10 @@ it("items of an updated run come in the order of its prompts, and other options 
   await write(cli, PETS);
   expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
   const named = await cli.here(["submit", "pets.jsonl", "--name", "other"]);
-  expect([named.code, named.stderr]).toEqual([6, expect.stringContaining("--update changes no image;")]);
+  expect([named.code, named.stderr]).toEqual([
+    6,
+    expect.stringContaining("which makes no image:\nnext: imgbatch submit pets.jsonl"),
+  ]);
   await write(cli, [line("hen"), ...PETS]);
   expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(0);
   const { stdout } = await cli.here(["items", "pets-images"]);
@@ -229,7 +232,7 @@ it("after refused prompts, submit and retry say where they stand and how to make
   const { code, stderr } = await cli.here(["submit", "pets.jsonl"]);
   expect(code).toBe(4);
   expect(stderr).toMatch(
-    /next: change what was refused in pets\.jsonl \(line 2\), then imgbatch submit .*--update/,
+    /\nchange what was refused in pets\.jsonl \(line 2\), then:\nnext: imgbatch submit .*--update/,
   );
   for (const flags of [[], ["--include-refused"]]) {
     const retried = await cli.here(["retry", "pets-images", ...flags]);
@@ -241,7 +244,7 @@ it("after refused prompts, submit and retry say where they stand and how to make
   expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(0);
   expect(cli.fake.batches.at(-1)?.items).toHaveLength(1);
   const elsewhere = await cli.here(["submit", "-", "-o", "piped"], { stdin: '{"prompt": "a dog"}' });
-  const step = /next: change the prompts .* in piped\/retry\.jsonl, then imgbatch (submit .*)/;
+  const step = /change the prompts .* in piped\/retry\.jsonl, then:\nnext: imgbatch (submit .*)/;
   const words = step.exec(elsewhere.stderr)?.[1]?.split(" ") ?? [];
   const { request } = JSON.parse(await readFile(join(cli.cwd, "piped", "imgbatch.json"), "utf8"));
   expect(words.slice(0, 6)).toEqual([
@@ -263,7 +266,7 @@ it("[REPLAY-4] the next step after missing recordings is to record them, whateve
   await writeFile(join(cwd, "p.txt"), "a fox\nan owl\n");
   vi.stubEnv("XDG_CONFIG_HOME", join(cwd, "home"));
   expect((await runInProcess(["doctor", "--agree", "--data", join(cwd, "data")], { cwd })).code).toBe(0);
-  const step = "next: to record what the upstream makes of them: imgbatch exec --replay DIR --record";
+  const step = "to record what the upstream makes of them:\nnext: imgbatch exec --replay DIR --record";
   for (const [command, last] of [
     [["submit", "p.txt"], "imgbatch retry --include-refused p-images"],
     [["generate", "--file", "p.txt", "-o", "out"], "and the same command"],

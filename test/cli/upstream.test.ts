@@ -210,7 +210,7 @@ describe("--upstream", () => {
       const { stderr } = await runInProcess(args, { cwd, stdin: '{"prompt": "a red kite"}' });
       const file = `${model}/retry.jsonl`;
       expect(stderr).toContain(
-        `then imgbatch submit ${file} --output ${model}-retry ${named} --data ${data}\n`,
+        `then:\nnext: imgbatch submit ${file} --output ${model}-retry ${named} --data ${data}\n`,
       );
     }
   });
@@ -268,7 +268,7 @@ describe("--upstream", () => {
     expect(stderr).toContain(
       "GEMINI_API_KEY and SECOND_KEY are not set: images by google or second need them.",
     );
-    expect(stderr).toContain("next: export GEMINI_API_KEY=<your key>; export SECOND_KEY=<your key>");
+    expect(stderr).toContain("\nexport GEMINI_API_KEY=<your key>; export SECOND_KEY=<your key>");
     expect(existsSync(data)).toBe(false);
   });
 
@@ -307,7 +307,7 @@ it("a server on this machine that does not run ends each command at once; once i
     const { code, stderr } = await run(...args);
     expect([args, code]).toEqual([args, 7]);
     expect(stderr).toMatch(/card:? could not be reached \(ECONNREFUSED\)/);
-    expect(stderr).toContain(`next: start the server at ${baseUrl}, or correct the \`baseUrl\``);
+    expect(stderr).toContain(`start the server at ${baseUrl}, or correct the \`baseUrl\``);
   }
   const answer = JSON.stringify({ data: [{ b64_json: (await tinyPng()).toString("base64") }] });
   const started = createServer((request, response) => {
@@ -368,7 +368,7 @@ describe("a provider that cannot be used", () => {
       expect([args, code]).toEqual([args, 3]);
       expect(stderr).toMatch(/imgbatch_\w+ is parked until the configuration changes\. card: /);
       expect(stderr).toMatch(
-        /next: set a key that the upstream takes in the variable of the provider \(after a change at the upstream: imgbatch providers --probe .*\), then run/,
+        /\nset a key that the upstream takes in the variable of the provider \(after a change at the upstream: imgbatch providers --probe .*\), then run/,
       );
     }
     for (const args of asking) {

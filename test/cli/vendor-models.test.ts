@@ -70,7 +70,7 @@ describe("a run on a paid upstream", () => {
       expect([args, code]).toEqual([args, 2]);
       expect(stderr).toContain("openai does not offer gpt-image-2 any more. Nothing was sent.");
       expect(stderr).toMatch(
-        /next: use gpt-image-2.5-flare \(\$0.013 an image instead of \$0.053\): imgbatch .* --model gpt-image-2.5-flare\n/,
+        /\nuse gpt-image-2.5-flare \(\$0.013 an image instead of \$0.053\):\nnext: imgbatch .* --model gpt-image-2.5-flare\n/,
       );
       expect(existsSync(join(cwd, "out"))).toBe(false);
     }

@@ -192,7 +192,7 @@ it("[GEN-17] an image that two killed runs have asked a paid upstream for is ask
     expect(code).toBe(4);
     expect(stderr).toContain("1 image may be paid twice, see out/results.jsonl");
     expect(stderr).toContain(
-      "next: imgbatch retry --include-lost out makes the images of lost answers again",
+      "to make the images of lost answers again, which is paid again:\nnext: imgbatch retry --include-lost out",
     );
   }
   expect([fake.asked("a fox"), fake.asked("a cat")]).toEqual([2, 1]);

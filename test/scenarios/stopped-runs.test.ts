@@ -278,7 +278,7 @@ describe("generate --file that is stopped", () => {
       letGo();
       const { code, stderr } = await exited;
       expect(stderr).toContain("waiting for 4 requests that are paid");
-      expect(stderr.trim().split("\n").at(-1)).toMatch(/^next: run the same command again/);
+      expect(stderr).toMatch(/\nrun the same command again: .*\nnext: imgbatch .*\n$/);
       expect([code, requests(), upstream.billed()]).toEqual([name === "SIGINT" ? 130 : 143, 6, 6]);
       expect(readdirSync(join(cwd, "made/images"))).toHaveLength(6);
       upstream.setBehaviour(null);

@@ -76,7 +76,7 @@ async function refuseFile(prompt: string, cwd: string): Promise<void> {
   const isImage = typeOfFileName(prompt) !== null;
   const advice = isImage
     ? `say what the image shows, and edit the file with --image ${word}`
-    : `${program} submit ${word} (or, each with a request of its own: ${program} generate --file ${word})`;
+    : `each with a request of its own: ${program} generate --file ${word}\n${program} submit ${word}`;
   throw new ImgbatchError("USAGE", `${prompt} is a file, not a prompt.`, { param: "<prompt>", advice });
 }
 

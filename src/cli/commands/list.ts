@@ -81,8 +81,8 @@ function nextStep(where: Whereabouts, batches: readonly Batch[]): string {
   const made = batches.find((batch) => batch.successCount > 0 && batch.status !== "output_deleted");
   if (made !== undefined) return nextCommand(where, "download", made.id);
   return batches[0] === undefined
-    ? `${nextCommand(where, "submit", "prompts.jsonl")} (makes one)`
-    : `${nextCommand(where, "items", batches[0].id)} (lists its images with their outcome)`;
+    ? `to make one: ${nextCommand(where, "submit", "prompts.jsonl")}`
+    : `to list the images of the newest: ${nextCommand(where, "items", batches[0].id)}`;
 }
 
 function readFilter({ options, clock }: CommandContext): BatchFilter {

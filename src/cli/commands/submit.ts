@@ -387,9 +387,9 @@ async function submit(
   const adviseUpdate = (images: readonly Asked[]) => {
     const cost = budget.estimate(images);
     const again = commandAgain(context.typed, "--update");
-    if (images.length === 0) return `${again} changes no image`;
+    if (images.length === 0) return `to take the prompts as they are now, which makes no image: ${again}`;
     const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
-    return `${again} makes only ${counted(images.length, "image")}${price} and keeps the others`;
+    return `to make only ${counted(images.length, "image")}${price} and keep the others: ${again}`;
   };
   const work: StartOptions = {
     plan,

@@ -78,8 +78,8 @@ async function watch(
     output.note("nothing is running");
     const [first] = stopped;
     const next = first
-      ? `${nextCommand(global, "wait", first.id)}; to give up: ${nextCommand(global, "cancel", first.id)}`
-      : `${nextCommand(global, "list")} (lists ended batches too)`;
+      ? `to give up: ${nextCommand(global, "cancel", first.id)}\n${nextCommand(global, "wait", first.id)}`
+      : `to list ended batches, too: ${nextCommand(global, "list")}`;
     return { json: { batches: stopped.map((batch) => batch.raw) }, next };
   }
   if (found.some(({ isDone }) => !isDone)) service.noteDrawings();

@@ -127,7 +127,9 @@ export async function runLine(session: Session, line: Line, tell: (text: string)
 /** An agent does not wait: it looks again. It never pays for all images anew. */
 function forTools(next: string | null): string | null {
   if (next?.includes("--new")) return "ask the person, or choose another output";
-  return next?.replaceAll(`${programName()} wait `, `${programName()} status `) ?? null;
+  return (
+    next?.replaceAll(`${programName()} wait `, `${programName()} status `).replaceAll("\n", "; ") ?? null
+  );
 }
 
 /** The images that a command has made without batches. */

@@ -15,7 +15,7 @@ import { truncateCodePoints } from "../../kernel/text.ts";
 import { MOST_SHOWN_CHARS } from "../../prompts/problems.ts";
 import type { CommandResult } from "../command.ts";
 import { mayColor, type Terminal } from "../terminal.ts";
-import { adviceFor, NOTHING_TYPED, type Typed } from "./next-step.ts";
+import { adviceFor, NOTHING_TYPED, stepLines, type Typed } from "./next-step.ts";
 
 /** How an error is written. */
 interface ErrorStyle {
@@ -178,7 +178,7 @@ function errorLines(
     ...details.filter((line) => !message.includes(line)).map((line) => `  ${safeLine(line)}`),
     ...(error.code === "INTERNAL" ? stackLines(error) : verbose ? causeLines(error) : []),
     ...originLines(error),
-    ...(quiet ? [] : [`next: ${safeLine(adviceFor(error, typed))}`]),
+    ...(quiet ? [] : stepLines(adviceFor(error, typed), typed).map(safeLine)),
   ];
 }
 

@@ -61,7 +61,7 @@ const listed: Advice = (typed) => {
   const { path, where } = typed;
   return path === "submit"
     ? textOf(anew, typed)
-    : `${nextCommand(where, "list")} (lists the batches of this key; only the key that created a batch can see it)`;
+    : `to list the batches of this key, the only one that can see them: ${nextCommand(where, "list")}`;
 };
 /** `--idempotency-key` and `--new` exclude each other. */
 const anew: Advice = ({ options }) =>
@@ -71,7 +71,7 @@ const anew: Advice = ({ options }) =>
 const ofItems =
   (what: string): Advice =>
   (typed) =>
-    `${about(typed, "items")} (${what})`;
+    `${what}: ${about(typed, "items")}`;
 const elsewhere: Advice = ({ path }) =>
   ["submit", "download", "generate"].includes(path)
     ? "run the same command with another directory in --output"
@@ -89,7 +89,7 @@ const STOPPABLE: readonly string[] = ["submit", "retry", "finish", "wait", "watc
 function orGiveUp(goOn: string, typed: Typed): string {
   if (!STOPPABLE.includes(typed.path) || subjectOf(typed).length === 0) return goOn;
   const [first = ""] = subjectOf(typed);
-  return `${goOn}; to give up: ${nextCommand(typed.where, "cancel", first)}`;
+  return `to give up: ${nextCommand(typed.where, "cancel", first)}\n${goOn}`;
 }
 
 /** The arguments that name the batches or the run of a command. */
@@ -123,12 +123,12 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
     `fix the file, then run the same command again; \`${programName()} schema config\` prints every key`,
   NETWORK: (typed) => `${textOf(again, typed)}; ${toFindTheCause(typed)}`,
   BAD_RESPONSE: "check --base-url; if it is right, run the same command again",
-  TIMEOUT: (typed) => orGiveUp(`${about(typed, "wait")} (or the same command again)`, typed),
+  TIMEOUT: (typed) => orGiveUp(about(typed, "wait"), typed),
   INTERRUPTED: (typed) => orGiveUp(textOf(again, typed), typed),
   TERMINATED: (typed) => orGiveUp(textOf(again, typed), typed),
   BATCH_IMAGE_NOT_READY: (typed) => about(typed, "wait"),
-  BATCH_IMAGE_OUTPUT_DELETE_NOT_READY: (typed) => `${about(typed, "wait")} (or ${about(typed, "cancel")})`,
-  BATCH_IMAGE_RECORD_DELETE_NOT_READY: (typed) => `${about(typed, "wait")} (or ${about(typed, "cancel")})`,
+  BATCH_IMAGE_OUTPUT_DELETE_NOT_READY: (typed) => orGiveUp(about(typed, "wait"), { ...typed, path: "wait" }),
+  BATCH_IMAGE_RECORD_DELETE_NOT_READY: (typed) => orGiveUp(about(typed, "wait"), { ...typed, path: "wait" }),
   BATCH_IMAGE_DISABLED: allowed,
   BATCH_IMAGE_GROUP_DISABLED: allowed,
   REALTIME_GROUP_NOT_NATIVE: allowed,
@@ -138,19 +138,19 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   BATCH_IMAGE_OUTPUT_DELETED:
     "the directory of the run may have them: the download command with that directory checks its files, and says how to make the others",
   BATCH_IMAGE_NOT_FOUND: listed,
-  BATCH_IMAGE_ITEM_NOT_FOUND: ofItems("lists its items"),
-  BATCH_IMAGE_ITEM_FAILED: ofItems("says why"),
-  BATCH_IMAGE_ITEM_IMAGE_INDEX_OUT_OF_RANGE: ofItems("says how many images each item has"),
-  BATCH_IMAGE_ZIP_TOO_MANY_ITEMS: (typed) => `${about(typed, "download")} (without --zip there is no limit)`,
-  BATCH_IMAGE_DOWNLOAD_TOO_LARGE: (typed) => `${about(typed, "download")} (without --zip there is no limit)`,
+  BATCH_IMAGE_ITEM_NOT_FOUND: ofItems("to list its items"),
+  BATCH_IMAGE_ITEM_FAILED: ofItems("to see why"),
+  BATCH_IMAGE_ITEM_IMAGE_INDEX_OUT_OF_RANGE: ofItems("to see how many images each item has"),
+  BATCH_IMAGE_ZIP_TOO_MANY_ITEMS: (typed) => `without --zip there is no limit: ${about(typed, "download")}`,
+  BATCH_IMAGE_DOWNLOAD_TOO_LARGE: (typed) => `without --zip there is no limit: ${about(typed, "download")}`,
   BATCH_IMAGE_RESULT_MISSING:
     "run the same command again; if the image is still missing, the retry command with --include-lost and the directory of the run makes it again, which is paid again",
-  BATCH_IMAGE_INVALID_MODEL: ({ where }) => `${nextCommand(where, "models")} (lists what this key can use)`,
+  BATCH_IMAGE_INVALID_MODEL: ({ where }) => `to list what this key can use: ${nextCommand(where, "models")}`,
   REALTIME_REFUSED: "change the prompt",
   REALTIME_NO_IMAGE: "change the prompt, or run the same command again",
   REALTIME_OUTPUT_NOT_FOUND: "make the image again",
   REALTIME_MODEL_NOT_FOUND: ({ where }) =>
-    `${nextCommand(where, "models", { flag: "--realtime" })} (lists what this key can use)`,
+    `to list what this key can use: ${nextCommand(where, "models", { flag: "--realtime" })}`,
   DATA_DIRECTORY_IN_USE: "stop the other process, or choose another directory with --data",
   DIRECTORY_CONFLICT: elsewhere,
   DIRECTORY_IN_USE: "wait until the other process has ended, then run the same command again",
@@ -206,7 +206,7 @@ const BY_EXIT: Record<ExitName, Advice> = {
   usage: "fix what the message names, then run the same command again; nothing was made",
   auth: key,
   someFailed: (typed) => about(typed, "retry"),
-  noImages: ofItems("says why"),
+  noImages: ofItems("to see why"),
   conflict: (typed) => about(typed, "status"),
   temporary: again,
   money: "top up the account, or ask for fewer images",
@@ -230,6 +230,28 @@ export function adviceFor(error: ImgbatchError, typed: Typed): string {
   if (byKind !== null) return `${typed.paysAgain && code === "NETWORK" ? UNBILLED : ""}${byKind}`;
   const advice = (typed.paysAgain ? PAID_AGAIN[code] : undefined) ?? ADVICE[code];
   return textOf(advice ?? BY_EXIT[errorEntry(code).exit], typed);
+}
+
+/**
+ * Returns the lines of a next step. The last one is the command to type, where the step ends with one, or is "the same
+ * command again"; what is said besides stands before it. A command that bills again is not repeated.
+ */
+export function stepLines(
+  step: string,
+  { words = [], paysAgain }: Pick<Typed, "words" | "paysAgain">,
+): string[] {
+  const before = step.split("\n");
+  const last = before.pop() ?? "";
+  const isAgain = /\bsame command again\b/.test(last) && !paysAgain && words.length > 0;
+  if (isAgain && !mayBeSecret(words)) return [...before, last, `next: ${typedCommand(words)}`];
+  const start = ` ${programName()} `;
+  const at =
+    [`:${start}`, `, then${start}`].map((text) => last.indexOf(text)).find((index) => index >= 0) ?? -1;
+  const commandAt = at < 0 ? 0 : last.indexOf(start, at) + 1;
+  const command = last.slice(commandAt);
+  // What follows a command is no part of it.
+  if (commandAt === 0 || command.includes("; ")) return [...before, `next: ${last}`];
+  return [...before, last.slice(0, commandAt - 1).replace(/:?$/, ":"), `next: ${command}`];
 }
 
 function textOf(advice: Advice, typed: Typed): string {
@@ -320,7 +342,7 @@ export function nextSteps(
     );
   }
   const empty = steps.find(({ step }) => step === "items");
-  if (empty !== undefined) return `${nextCommand(where, "items", empty.argument)} (says why)`;
+  if (empty !== undefined) return `to see why: ${nextCommand(where, "items", empty.argument)}`;
   const fetched = steps.find(({ step }) => step === "look");
   return fetched === undefined ? null : openStep(fetched.argument);
 }
@@ -355,7 +377,7 @@ export function unknownNote({ message }: ImgbatchError, more: string): string {
 export function goingOnHere(where: Whereabouts, dir: string): string {
   const [lost, here] = [{ flag: "--include-lost" }, { flag: "--here" }] as const;
   const retry = nextCommand(where, "retry", lost, here, dir);
-  return `${OWNER_ADVICE}; or ${retry} makes only the missing images with this service, which is paid again if the other one still runs`;
+  return `to make only the missing images with this service, which is paid again if the other one still runs: ${retry}\n${OWNER_ADVICE}`;
 }
 
 /** The advice for a run whose submission was not finished. */
@@ -445,9 +467,11 @@ function commandMeant(words: readonly string[], { typed, right }: Meant): string
       : word;
   });
   const changed = mended.filter((word, i) => word !== words[i]);
-  if (changed.length !== 1 || words.some((word) => MAY_BE_SECRET.test(word) || holdsApiKey(word)))
-    return null;
-  return typedCommand(mended);
+  return changed.length !== 1 || mayBeSecret(words) ? null : typedCommand(mended);
+}
+
+function mayBeSecret(words: readonly string[]): boolean {
+  return words.some((word) => MAY_BE_SECRET.test(word) || holdsApiKey(word));
 }
 
 /** A lone `-` is standard input. */

@@ -35,8 +35,8 @@ export interface EndedSteps {
 
 /** The ways to get the images of a run that are not here, the cheapest first; else the command that shows them. */
 export function nextOfRun(run: EndedSteps, where: Whereabouts): string {
-  const steps = repairsOf(run.lines).flatMap(({ kind }) => STEPS[kind](run, where) ?? []);
-  return steps.length > 0 ? steps.join("; ") : openStep(run.shownDir);
+  const [cheapest, ...others] = repairsOf(run.lines).flatMap(({ kind }) => STEPS[kind](run, where) ?? []);
+  return cheapest === undefined ? openStep(run.shownDir) : [...others, cheapest].join("\n");
 }
 
 const ONLY_MISSING = "run the same command again: it makes only what is missing";
@@ -83,7 +83,7 @@ const STEPS: Readonly<Record<ReturnType<typeof repairsOf>[number]["kind"], Step>
     if (remake === null) return submittedElsewhere();
     const retry = nextCommand(where, "retry", { flag: "--include-lost" }, shownDir);
     const isUnknown = lines.some((line) => stands(line, "unknown"));
-    return `${retry} makes the ${isUnknown ? "images of lost answers" : "lost images"} again, which is paid again`;
+    return `to make the ${isUnknown ? "images of lost answers" : "lost images"} again, which is paid again: ${retry}`;
   },
   retry: (run, where) => {
     const { lines, hasRetry, remake, shownDir } = run;
@@ -91,7 +91,7 @@ const STEPS: Readonly<Record<ReturnType<typeof repairsOf>[number]["kind"], Step>
     if (remake === "generate") return recordStep(run) ?? lookThenRemake(run, where);
     const retry = nextCommand(where, "retry", shownDir);
     if (!lines.some((line) => stands(line, "unknown", "later", "lost"))) return retry;
-    return remake === null ? null : `${retry} sends the failed images`;
+    return remake === null ? null : `to make the failed images: ${retry}`;
   },
   edit: (run, where) => {
     const { hasRetry, remake, shownDir, updateStep } = run;

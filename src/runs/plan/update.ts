@@ -263,8 +263,12 @@ export function changedError(
   flags: { made: string; again: string } | null = null,
 ): ImgbatchError {
   const other = "name another directory with --output to make all images there";
-  const first = flags === null ? "" : `with the flags of before: ${flags.again}; or `;
-  const advice = `${first}${update.keptImages.size === 0 ? other : `${advise()}; or ${other}`}`;
+  const ways = [
+    other,
+    ...(update.keptImages.size === 0 ? [] : [advise()]),
+    ...(flags === null ? [] : [`with the flags of before: ${flags.again}`]),
+  ];
+  const advice = ways.join("\n");
   return conflict(shownDir, update, { advice, more: flags === null ? "" : ` ${flags.made}` });
 }
 
