@@ -33,7 +33,7 @@ export interface ReviewObject {
 export interface ReviewLine {
   id: string;
   prompt: string;
-  /** Those of the line that are here. */
+  /** The images of the line that are in this directory. */
   images: ReviewImage[];
   /** Why the line has no picture here, or not all; null if it has. */
   error: { code: string; message: string } | null;

@@ -399,7 +399,7 @@ function mostReferences({ upstream }: ImageProvider): number {
   return upstream.takes.maxReferences;
 }
 
-/** Those that can make what is needed: with all references, else with the first ones. */
+/** Returns the offers that can make what is needed: with all references, else with the first references only. */
 function fittest<P extends ImageProvider>(offers: readonly Offer<P>[], needs: Needs | undefined): Offer<P>[] {
   if (needs === undefined) return [...offers];
   const able = offers.filter(({ provider: { upstream }, executedModel }) => {

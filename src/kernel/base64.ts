@@ -17,12 +17,6 @@ export function dataUrlHead(text: string): number | null {
   return /^data:[^,]*;base64,/i.exec(text)?.[0].length ?? null;
 }
 
-/** Decodes Base64, also that of a data URL (RFC 2397). Other characters are skipped. */
-export function decodeDataUrl(text: string): Buffer {
-  const comma = text.startsWith("data:") ? text.indexOf(",") : -1;
-  return Buffer.from(text.slice(comma + 1), "base64");
-}
-
 /**
  * Decodes Base64 that comes in parts, into memory of the caller. Takes exactly the texts that `isBase64` takes as a
  * whole.

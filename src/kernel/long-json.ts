@@ -1,4 +1,4 @@
-import { Base64Decoder, decodeDataUrl } from "./base64.ts";
+import { Base64Decoder } from "./base64.ts";
 import { JsonTextDecoder, TextEnd } from "./json-text.ts";
 
 const QUOTE = 0x22;
@@ -167,4 +167,10 @@ class Base64Text {
     if (this.#text.problem !== null) this.#decoder.fail();
     return text.replaceAll(/[\n\r\t]/g, "");
   }
+}
+
+/** Decodes Base64, also that of a data URL (RFC 2397). Other characters are skipped. */
+export function decodeDataUrl(text: string): Buffer {
+  const comma = text.startsWith("data:") ? text.indexOf(",") : -1;
+  return Buffer.from(text.slice(comma + 1), "base64");
 }

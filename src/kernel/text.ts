@@ -50,7 +50,7 @@ export function hasUnstorableText(text: string): boolean {
  * controls of Unicode (UAX #9), and its line and paragraph separators.
  */
 const CONTROLS = /[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
-/** Those of them that JSON does not escape. */
+/** The control characters that JSON does not escape. */
 const JSON_CONTROLS = /[\x7f-\x9f\p{Bidi_Control}\u2028\u2029]/gu;
 
 /** Turns control characters into visible escapes (`\x1b`, `\u202e`), except those in `kept`. For terminals and logs. */

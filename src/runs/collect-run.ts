@@ -165,9 +165,14 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
 }
 
 /** Says in the line of an earlier picture why it was not made again. */
-function notRemade(line: ResultLine, { error }: ResultLine): ResultLine {
+function notRemade(line: ResultLine, { error, may_be_billed: billed }: ResultLine): ResultLine {
   const note = `${NOT_REMADE}${error?.code ?? "NO_OUTCOME"}: ${error?.message ?? "it has no outcome"}`;
-  return { ...line, notes: [...(line.notes ?? []).filter((each) => !each.startsWith(NOT_REMADE)), note] };
+  const notes = [...(line.notes ?? []).filter((each) => !each.startsWith(NOT_REMADE)), note];
+  return {
+    ...line,
+    notes,
+    ...(billed !== undefined && { may_be_billed: (line.may_be_billed ?? 0) + billed }),
+  };
 }
 
 /** Begins the note of a picture that was to be replaced. */

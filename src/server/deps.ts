@@ -73,7 +73,7 @@ export interface ApiDeps extends CreateBatchDeps {
    */
   pixelsNamed(name: string): { pixels: PixelSizes; hasEnded: boolean } | null;
   realtime: Realtime;
-  /** Those of the providers that are used for real time. */
+  /** The offers of the providers that are used for real time. */
   realtimeOffers: Offers<ItemProvider>;
   /** The state of all configured providers. */
   health: ProviderHealth;

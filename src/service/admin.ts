@@ -159,7 +159,7 @@ async function repairCounts({ stores }: Pick<OpenStorage, "stores">): Promise<st
       const batch = await tx.batches.locked(id);
       if (batch === null) return false;
       const { pending, success, failed } = await tx.items.countByStatus(id);
-      // Else the items are wrong, and the counts may be right.
+      // If the items do not add up, the items are wrong, and the counts may be right.
       const isWhole = pending + success + failed === batch.itemCount;
       if (!isWhole || (pending > 0 && isTerminal(batch.status))) return false;
       const change = { id, success: success - batch.successCount, fail: failed - batch.failCount };

@@ -260,7 +260,7 @@ export interface Workers {
   scheduler: Scheduler;
   /** As the configuration has them. */
   providers: readonly ImageProvider[];
-  /** Those of the providers that are used for real time. */
+  /** The offers of the providers that are used for real time. */
   realtimeOffers: Offers<ItemProvider>;
   decoding: Decoding;
   /** See `ApiDeps`. */

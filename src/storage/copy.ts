@@ -134,7 +134,7 @@ const AT_ONCE = 4;
 interface MovedBlobs {
   files: number;
   bytes: number;
-  /** Those that an earlier move had copied already. */
+  /** The files that an earlier move had copied already. */
   known: number;
 }
 

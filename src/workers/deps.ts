@@ -21,7 +21,7 @@ export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   finishes: ReturnType<typeof groupFinishes>;
   inspector: ImageInspector;
   models: readonly ModelEntry[];
-  /** Those that are used for batches, in order of preference. */
+  /** The providers that are used for batches, in order of preference. */
   providers: readonly ImageProvider[];
   /** The same providers by what they serve. */
   offers: Offers;

@@ -1,7 +1,7 @@
 export interface PoolLoad {
   /** The items (or jobs of whole batches) that run now. */
   running: number;
-  /** Those of them that a stop waits for, because they cost money. */
+  /** The running requests that a stop waits for, because they cost money. */
   paid: number;
   /** The most that may run at once. */
   slots: number;

@@ -1,3 +1,4 @@
+import { EventEmitter } from "node:events";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
@@ -16,11 +17,18 @@ async function chunksOf(stream: AsyncIterable<Uint8Array>): Promise<Uint8Array[]
 
 /** An upstream of type `openai` that counts what it is asked, and makes another picture each time. */
 async function startUpstream() {
-  const fake = { url: "", requests: [] as string[], bodies: [] as string[], failing: null as RegExp | null };
+  const fake = {
+    url: "",
+    requests: [] as string[],
+    bodies: [] as string[],
+    failing: null as RegExp | null,
+    onPost: null as (() => void) | null,
+  };
   const server = createServer(async (request, response) => {
     const body = Buffer.concat(await chunksOf(request)).toString("latin1");
     fake.requests.push(`${request.method} ${request.url}`);
     if (request.method === "POST") fake.bodies.push(body);
+    if (request.method === "POST") fake.onPost?.();
     response.setHeader("content-type", "application/json");
     if (fake.failing?.test(body)) {
       response.statusCode = 400;
@@ -221,4 +229,45 @@ it("[REV-2] a review without a browser names the nearest id, and writes nothing 
       { id: "fox", choose: sha, version: sha },
     ],
   });
+});
+
+it("[REMAKE-1] the same command goes on after Ctrl-C and pays for nothing twice, and another one waits for it", async () => {
+  const { cwd, upstream, run, paid, read, path, resultOf } = await finishedRun();
+  const before = paid();
+  const fox = read("images/fox.png");
+  const again = ["retry", "out", "--only", "fox,icon-*"];
+  const signals = new EventEmitter();
+  upstream.onPost = () => {
+    upstream.onPost = null;
+    signals.emit("SIGINT", "SIGINT");
+  };
+  const flags = ["--max-cost", "0.3", "--config", "c.json", "--data", join(cwd, "data")];
+  const stopped = await runInProcess([...again, ...flags], { cwd, signals });
+  expect(stopped.code).toBe(130);
+
+  const other = await run("retry", "out", "--only", "owl", "--max-cost", "1");
+  expect([other.code, other.stderr]).toEqual([
+    6,
+    expect.stringContaining("go on with it first: imgbatch retry out --only 'fox,icon-*'"),
+  ]);
+  const rest = await run(...again, "--json");
+  expect(rest.json()).toMatchObject({ actual_cost: 0.8, counts: { success: 5 } });
+  expect([rest.code, paid()]).toEqual([0, before + 3]);
+  expect([read("versions/fox.png").equals(fox), existsSync(path("images/fox.png"))]).toEqual([true, true]);
+  expect(resultOf("fox").batch_id).toBe(resultOf("icon-a").batch_id);
+});
+
+it("[REMAKE-1] a prompt that was edited since is not paid for as it was", async () => {
+  const { cwd, run, paid, prompts } = await finishedRun();
+  const before = paid();
+  const edited = prompts.with(0, { custom_id: "fox", prompt: "a blue fox" });
+  writeFileSync(join(cwd, "p.jsonl"), edited.map((line) => JSON.stringify(line)).join("\n"));
+  const refused = await run("retry", "out", "--only", "fox,icon-a", "--max-cost", "1");
+  expect([refused.code, refused.stderr]).toEqual([
+    6,
+    expect.stringContaining("The prompt of fox was edited in p.jsonl since"),
+  ]);
+  expect(refused.stderr).toContain("--update");
+  expect(paid()).toBe(before);
+  expect((await run("retry", "out", "--only", "icon-a", "--max-cost", "1")).code).toBe(0);
 });

@@ -1,10 +1,12 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
+import { sha256Hex } from "../../src/kernel/ids.ts";
 import { closeBrowserAtEnd, findBarriers, type Look, openPage, overflowOf } from "../support/browser.ts";
 import { CHROMIUM } from "../support/chromium.ts";
 import { type Cli, createCli } from "../support/cli.ts";
+import { tinyPng } from "../support/fake-provider.ts";
 
 const LINES = [
   { custom_id: "fox", prompt: "a fox" },
@@ -152,6 +154,44 @@ describe.skipIf(CHROMIUM === null)("the review of a run in Chromium", { timeout:
     await page.keyboard.press("k");
     await page.getByText("owl has another picture by now").first().waitFor();
     expect(await decisions(cli)).toEqual(["fox again"]);
+    child.kill("SIGINT");
+    await ended;
+  });
+
+  it("[REV-22] an earlier version stands beside the picture of today with what was said about it, and can be chosen", async () => {
+    const cli = await createRun();
+    const dir = join(cli.cwd, "pets-images");
+    const old = await tinyPng(9);
+    const [fox = ""] = (await readFile(join(dir, "results.jsonl"), "utf8")).split("\n");
+    const line = JSON.parse(fox);
+    Object.assign(line.files[0], { path: "versions/fox.png", sha256: sha256Hex(old) });
+    await mkdir(join(dir, "versions"));
+    await writeFile(join(dir, "versions/fox.png"), old);
+    await writeFile(join(dir, "versions/results.jsonl"), `${JSON.stringify(line)}\n`);
+    const again = { id: "fox", version: sha256Hex(old), verdict: "again", words: "the tail is missing" };
+    await writeFile(
+      join(dir, "review.jsonl"),
+      `${JSON.stringify({ ...again, date: "2030-01-02T03:04:05Z" })}\n`,
+    );
+    const { page, child, ended } = await startReview(cli);
+    const dialog = large(page, "fox");
+    await dialog.getByText("undecided").waitFor();
+    await dialog.locator(".pane img").nth(1).waitFor();
+    expect(await dialog.locator("figcaption").allInnerTexts()).toEqual([
+      "before: the tail is missing",
+      "today",
+    ]);
+    expect(await findBarriers(page)).toEqual([]);
+    await page.keyboard.press("b");
+    await expect.poll(() => dialog.locator(".pane").count()).toBe(1);
+    await page.keyboard.press("b");
+    await page.keyboard.press("0");
+    await large(page, "owl").waitFor();
+    await expect
+      .poll(() => decisions(cli))
+      .toEqual(["fox again the tail is missing", "fox keep", `fox choose ${sha256Hex(old)}`]);
+    await page.keyboard.press("u");
+    await dialog.getByText("undecided").waitFor();
     child.kill("SIGINT");
     await ended;
   });

@@ -1,11 +1,12 @@
 import { randomInt } from "node:crypto";
+import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { timeLimit } from "../../client/poll.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { MOST_SEED } from "../../contract/image-formats.ts";
-import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
+import { DEFAULT_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
-import { canonicalJson } from "../../kernel/json.ts";
+import { canonicalJson, groupBy } from "../../kernel/json.ts";
 import { counted } from "../../kernel/text.ts";
 import { seedOf } from "../../prompts/options.ts";
 import { Problems } from "../../prompts/problems.ts";
@@ -21,8 +22,10 @@ import {
   type RunModels,
   usedModels,
 } from "../../runs/plan/choose-model.ts";
+import { readPromptFiles } from "../../runs/plan/prompt-files.ts";
 import { openRetry, planRemake, planRetry, remakeFlags } from "../../runs/plan/retry.ts";
 import { reportMisfits } from "../../runs/plan/settle-items.ts";
+import { textOf } from "../../runs/plan/spool.ts";
 import { itemsOf, settingsOf } from "../../runs/request.ts";
 import {
   namedImages,
@@ -199,6 +202,7 @@ async function retry(
     const isFinished = runState.finished_at !== null;
     const lines = isFinished ? await readResults(dir) : (await collectEnded(work, keepZip)).lines;
     const wanted = await wantedImages(work, lines, remake, models);
+    if (remake.edit === null) await requireUnedited(context, dir, Object.keys(wanted.images), runState);
     const added = await planRemake(work, lines, wanted);
     const images = askedIn(added, items);
     await requireFitting(work, added, models);
@@ -254,6 +258,36 @@ function requireSameRemake(
   const earlier = [programName(), "retry", shellWord(shownDir), ...words].join(" ");
   const message = `An earlier retry of ${shownDir} is not finished. Nothing was sent.`;
   throw new ImgbatchError("DIRECTORY_CONFLICT", message, { advice: `go on with it first: ${earlier}` });
+}
+
+/**
+ * Throws `DIRECTORY_CONFLICT` if a prompt was edited in its file since: a person would pay for what is not meant any more. Prompts
+ * that flags or variables have made, and files that are not there, are not compared.
+ */
+async function requireUnedited(
+  { cwd, stdin, root, hidden }: CommandContext,
+  dir: string,
+  ids: readonly string[],
+  { request }: RunState,
+): Promise<void> {
+  const flags = request?.flags ?? {};
+  if (flags["--prompt"] !== undefined || flags["--prompt-column"] !== undefined) return;
+  const input = await readRunInput(dir);
+  const lines = ids.flatMap((id) => input.get(id) ?? []).filter(({ source }) => source.values === undefined);
+  for (const [name, own] of groupBy(lines, ({ source }) => source.file)) {
+    if (name.startsWith("<") || !existsSync(resolve(cwd, name))) continue;
+    const rules = { limits: WIDEST_LIMITS, defaultCount: 1, format: null, isStrict: false, root, hidden };
+    const items = await readPromptFiles([{ name, cwd, stdin }], rules).catch(() => []);
+    const byId = new Map(items.map((item) => [item.customId, item]));
+    const byLine = new Map(items.map((item) => [item.fileLine.line, item]));
+    for (const { prompt, source, custom_id: id } of own) {
+      const now = source.id === undefined ? byLine.get(source.line) : byId.get(source.id);
+      if (now === undefined || now.variant !== undefined || textOf(now.prompt) === prompt) continue;
+      const message = `The prompt of ${id} was edited in ${name} since. Nothing was sent.`;
+      const advice = `run the submit command of ${shellWord(name)} again with --update: it makes the images of edited prompts, and no others`;
+      throw new ImgbatchError("DIRECTORY_CONFLICT", message, { advice });
+    }
+  }
 }
 
 /** Which pictures of a run are wanted again, and with what. */

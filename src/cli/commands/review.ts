@@ -50,7 +50,7 @@ export const command: CommandDetails = {
   examples: [
     "imgbatch review",
     "imgbatch review prompts-images --no-open",
-    "imgbatch review prompts-images --keep fox,'icon-*' --again owl='hands are wrong'",
+    "imgbatch review prompts-images --keep 'icon-*' --again owl='six toes'",
     "imgbatch review prompts-images --choose fox=2",
     "imgbatch retry prompts-images --rejected --edit",
   ],

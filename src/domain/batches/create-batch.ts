@@ -28,7 +28,7 @@ export interface CreateBatchDeps {
   blobs: BlobStore;
   clock: Clock;
   ids: Ids;
-  /** Those of the providers that are used for batches. */
+  /** The offers of the providers that are used for batches. */
   offers: Offers;
   /** Whether new batches are taken: workers run, or the operator lets batches wait for them. */
   takesBatches(): Promise<boolean>;

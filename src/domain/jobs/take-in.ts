@@ -61,7 +61,7 @@ export interface TakeInDeps {
   models: readonly ModelEntry[];
   offers: Offers;
   limits: Pick<Limits, "linesPerJob">;
-  /** Those of the surfaces that take batch jobs. */
+  /** The readers of the surfaces that take batch jobs. */
   lineReaders: Partial<Record<BatchSource, LineReader>>;
 }
 

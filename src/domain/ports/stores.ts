@@ -204,7 +204,7 @@ interface LinkedImageRepository {
   insert(image: LinkedImageRecord): Promise<void>;
   /** Also finds one that has expired. */
   find(id: string): Promise<LinkedImageRecord | null>;
-  /** Those that expire by `nowMs`, in the order in which they were made, behind the one with the number `afterSeq`. */
+  /** Images that expire by `nowMs`, in the order in which they were made, after the image with the number `afterSeq`. */
   due(
     nowMs: number,
     page: { afterSeq: number; limit: number },
@@ -270,7 +270,7 @@ interface TimedSecretRepository {
   find(id: string): Promise<TimedSecretRecord | null>;
   /** Removes the record and returns it, to one caller alone; null when there is none. */
   take(id: string): Promise<TimedSecretRecord | null>;
-  /** Those of a kind and key, the first to expire first. */
+  /** The secrets of a kind and key, the first to expire first. */
   ofKey(kind: TimedSecretRecord["kind"], apiKeyId: string): Promise<TimedSecretRecord[]>;
   removeExpired(nowMs: number): Promise<void>;
 }
@@ -301,7 +301,7 @@ interface UploadRepository {
     upload: Pick<UploadRecord, "id" | "receivedBytes">,
     change: Partial<Pick<UploadRecord, "receivedBytes" | "parts" | "fileId" | "touchedAtMs">>,
   ): Promise<{ isChanged: boolean }>;
-  /** Those that nobody has used since the time. */
+  /** Uploads that nobody has used since the time. */
   idleSince(ms: number): Promise<UploadRecord[]>;
   remove(id: string): Promise<void>;
 }
@@ -420,7 +420,7 @@ export interface BatchPage {
   fromMs?: number;
   /** Created before, in ms. */
   beforeMs?: number;
-  /** Those that come after this one in the list. */
+  /** Only batches that come after this batch in the list. */
   after?: { createdAtMs: number; seq: number };
   /** Without the first `offset` (default 0) of them. */
   offset?: number;

@@ -57,7 +57,7 @@ interface RealtimeDeps extends MakeImageDeps {
   stores: Stores;
   blobs: BlobStore;
   ids: Ids;
-  /** Those of the providers that are used for real time. */
+  /** The offers of the providers that are used for real time. */
   offers: Offers<ItemProvider>;
   /** The limits of a key, over all processes that take requests. */
   rate: RequestRate;

@@ -179,10 +179,10 @@ export function priceOf(
 /** The tokens of a request as an upstream counts them. Null: not told apart, or not counted. */
 export interface TokenCounts {
   input: number | null;
-  /** Those of `input` that are images. */
+  /** The tokens of `input` that are images. */
   imageInput: number | null;
   output: number | null;
-  /** Those of `output` that are text, thoughts included. */
+  /** The tokens of `output` that are text, thoughts included. */
   textOutput: number | null;
 }
 

@@ -45,7 +45,7 @@ const FLAGS: ReadonlyMap<string, Partial<Directives>> = new Map<string, Partial<
   ["empty", { imageCount: 0 }],
   ["refuse", { refuse: true }],
   ["bad-bytes", { badBytes: true }],
-  // Those for jobs have no effect on a picture.
+  // The directives for jobs have no effect on a picture.
   ...JOB_DIRECTIVES.map((name) => [name, {}] as const),
 ]);
 /** The most images that one prompt can ask for. */

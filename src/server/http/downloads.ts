@@ -25,7 +25,7 @@ export function downloadAnswers(what: string, bytes: readonly string[]): Record<
   };
 }
 
-/** Those of its `HEAD`. */
+/** The answers to `HEAD` of a download. */
 export function headAnswers(what: string): Record<number, Answer> {
   const headers = ["ContentLength", "ContentDisposition", ...partOfDownload];
   return { 200: { description: `The headers of ${what}.`, headers }, 304: unchanged };

@@ -25,7 +25,7 @@ import { refuseMoved } from "./open-storage.ts";
 interface BackupReport {
   /** The files that the copy of the database names. */
   files: number;
-  /** Those that were not in the directory before. */
+  /** The files that were not in the directory before. */
   copied: number;
   bytes: number;
   /** When the database was copied: what happened later is not in the backup. */
@@ -156,7 +156,7 @@ async function backup(options: BackupOptions, copied: string[]): Promise<BackupR
 
 /** The files of both sides. */
 class Files {
-  /** Those of the backup, with their sizes. */
+  /** The files of the backup, with their sizes. */
   readonly there = new Map<string, number>();
   /** How much was copied. */
   bytes = 0;

@@ -361,7 +361,7 @@ class Bucket {
       const answer = await this.#client.send(new GetObjectCommand(command), { abortSignal: signal });
       const body = answer.Body as Readable;
       const { ContentLength: length = Number.NaN, ContentRange = "", ETag, ChecksumSHA256 = "" } = answer;
-      // That of an object in parts is a hash of hashes.
+      // The checksum of a multipart object is a hash of hashes.
       const sha256 = range || !/^[^-]+$/.test(ChecksumSHA256) ? null : ChecksumSHA256;
       const whole = { body, sizeBytes: length, start: 0, end: length, etag: ETag, sha256 };
       const [, start, end, size] = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(ContentRange) ?? [];

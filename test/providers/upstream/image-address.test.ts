@@ -1,6 +1,6 @@
 import type { lookup } from "node:dns";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { decodeDataUrl } from "../../../src/kernel/base64.ts";
+import { decodeDataUrl } from "../../../src/kernel/long-json.ts";
 import { fetchImage } from "../../../src/providers/upstream/fetch-image.ts";
 import { UpstreamHttp } from "../../../src/providers/upstream/http.ts";
 import { bytes, depsWith, json, never, PNG, providerError, scriptedServer } from "./scripted-server.ts";

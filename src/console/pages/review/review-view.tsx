@@ -38,9 +38,9 @@ export function ReviewView(props: {
   const index = items.findIndex(({ key }) => key === item.key);
   const [isFull, setFull] = useState(false);
   const besides = besidesOf(item);
-  // What was made again is judged by what it was.
+  // What was made again is judged by what it was. Several images of today stand beside each other first.
   const [beside, setBeside] = useState(-1);
-  const firstBeside = item.earlier.length > 0 ? 0 : -1;
+  const firstBeside = item.earlier.length > 0 && item.images.length === 1 ? 0 : -1;
   useEffect(() => {
     setBeside(firstBeside);
     setFull(false);
@@ -166,7 +166,9 @@ function ReviewStage(props: {
   const panes = isSeveral || today === undefined ? images : [today];
   const total = panes.length + (beside && !isFull ? 1 : 0);
   return (
-    <div className={`stage panes of-${Math.min(total, 9)} ${isFull ? "full" : ""}`}>
+    <div
+      className={`stage panes of-${Math.min(total, 9)} ${beside ? "compared" : ""} ${isFull ? "full" : ""}`}
+    >
       {beside && !isFull && (
         <Pane
           caption={beside.label}
@@ -179,7 +181,7 @@ function ReviewStage(props: {
                 aria-pressed={decision?.chosen === beside.version}
                 onClick={onChooseEarlier}
               >
-                <kbd>0</kbd> {decision?.chosen === beside.version ? "chosen" : "choose the earlier one"}
+                <kbd>0</kbd> {decision?.chosen === beside.version ? "chosen" : "choose"}
               </button>
             )
           }
@@ -239,8 +241,12 @@ function Pane(props: {
   return (
     <figure className={`pane ${isChosen ? "chosen" : ""}`}>
       {children}
-      {choice}
-      {caption && <figcaption dir="auto">{caption}</figcaption>}
+      {(choice || caption) && (
+        <div className="pane-foot">
+          {choice}
+          {caption && <figcaption dir="auto">{caption}</figcaption>}
+        </div>
+      )}
     </figure>
   );
 }
