@@ -50,7 +50,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
           advice:
             service === null
               ? `start one (${command("serve")}), or name a service with --base-url; ${command("doctor")} checks the rest`
-              : `${command("ready", { flag: "--wait" })}; to find the cause: ${command("doctor")}`,
+              : `to find the cause: ${command("doctor")}\n${command("ready", { flag: "--wait" })}`,
         });
       output.progress(`waiting: ${last}`);
       await clock.sleep(service?.isLocal === false ? REMOTE_PAUSE_MS : LOCAL_PAUSE_MS, signal);
