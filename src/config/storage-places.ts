@@ -137,7 +137,7 @@ function checked(flag: string, text: string | undefined, schema: z.ZodType<strin
 function invalid(
   what: string,
   problem: string,
-  advice = `correct ${what}, then run the same command again`,
+  advice = `correct ${what}, then run the command again`,
 ): ImgbatchError {
   return new ImgbatchError("INVALID_CONFIG", `${what}: ${problem}.`, { advice });
 }

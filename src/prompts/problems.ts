@@ -35,8 +35,8 @@ export const MOST_SHOWN_CHARS = 200;
 /** More problems than a person mends at once. In a file of a wrong format every line is one. */
 const MOST_SHOWN = 200;
 
-const FIX_FILES = "fix the files above, or name others, and run the same command again";
-const FIX_FLAGS = "change these options, and run the same command again";
+const FIX_FILES = "fix the files above, or name others, and run the command again";
+const FIX_FLAGS = "change these options, and run the command again";
 
 /** Collects the problems of an input. All are counted; the first ones are kept to be shown. */
 export class Problems {

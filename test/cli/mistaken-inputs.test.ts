@@ -1,6 +1,6 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { createInProcessCli, runInProcess } from "../support/cli-in-process.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -67,6 +67,23 @@ it("[CLI-1] a common slip is told the whole command line that was meant", async 
   ] as const) {
     const { code, stderr } = await runInProcess(typed, { cwd: cli.cwd });
     expect([code, stderr.trim().split("\n").at(-1)]).toEqual([2, `next: imgbatch ${right}`]);
+  }
+});
+
+it("[CLI-1] a command line whose own words are wrong is not the command to type next", async () => {
+  const cwd = await tempDir();
+  writeFileSync(join(cwd, "p.txt"), "a fox");
+  mkdirSync(join(cwd, "empty"));
+  vi.stubEnv("IMGBATCH_DATA", join(cwd, "data"));
+  for (const words of [
+    ["submit", "p.txt", "--size", "1000x999"],
+    ["submit", "empty"],
+  ]) {
+    const { code, stderr } = await runInProcess(words, { cwd });
+    expect([code, stderr.trim().split("\n").at(-1)]).toEqual([
+      2,
+      expect.stringMatching(/^next: (change|fix) /),
+    ]);
   }
 });
 

@@ -203,7 +203,7 @@ export function adviceByKind(
 const BY_EXIT: Record<ExitName, Advice> = {
   ok: again,
   internal: again,
-  usage: "fix what the message names, then run the same command again; nothing was made",
+  usage: "fix what the message names, then run the command again; nothing was made",
   auth: key,
   someFailed: (typed) => about(typed, "retry"),
   noImages: ofItems("to see why"),
