@@ -248,13 +248,22 @@ it("[REMAKE-1] the same command goes on after Ctrl-C and pays for nothing twice,
   const other = await run("retry", "out", "--only", "owl", "--max-cost", "1");
   expect([other.code, other.stderr]).toEqual([
     6,
-    expect.stringContaining("go on with it first: imgbatch retry out --only 'fox,icon-*'"),
+    expect.stringContaining("imgbatch retry out --only 'fox,icon-*'"),
   ]);
   const rest = await run(...again, "--json");
   expect(rest.json()).toMatchObject({ actual_cost: 0.8, counts: { success: 5 } });
   expect([rest.code, paid()]).toEqual([0, before + 3]);
   expect([read("versions/fox.png").equals(fox), existsSync(path("images/fox.png"))]).toEqual([true, true]);
   expect(resultOf("fox").batch_id).toBe(resultOf("icon-a").batch_id);
+
+  // A kill after all was made, before the command could say so.
+  const state = read("imgbatch.json").toString();
+  expect(state).toContain('"told": true');
+  writeFileSync(path("imgbatch.json"), state.replace(/,\s*"told": true/g, ""));
+  expect((await run(...again, "--max-cost", "0.3")).code).toBe(0);
+  expect(paid()).toBe(before + 3);
+  expect((await run(...again, "--max-cost", "0.3")).code).toBe(0);
+  expect(paid()).toBe(before + 6);
 });
 
 it("[REMAKE-1] a prompt that was edited since is not paid for as it was", async () => {

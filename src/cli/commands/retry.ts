@@ -23,7 +23,14 @@ import {
   usedModels,
 } from "../../runs/plan/choose-model.ts";
 import { readPromptFiles } from "../../runs/plan/prompt-files.ts";
-import { openRetry, planRemake, planRetry, remakeFlags } from "../../runs/plan/retry.ts";
+import {
+  isUntold,
+  openRetry,
+  planRemake,
+  planRetry,
+  recordTold,
+  remakeFlags,
+} from "../../runs/plan/retry.ts";
 import { reportMisfits } from "../../runs/plan/settle-items.ts";
 import { textOf } from "../../runs/plan/spool.ts";
 import { itemsOf, settingsOf } from "../../runs/request.ts";
@@ -173,10 +180,12 @@ async function retry(
     updateStep,
     remakes: remake !== null,
   };
-  const finish = async (started: StartedRun) =>
-    options.detach
-      ? describeDetached(context, options, started)
-      : finishRun(context, service, { ...started, ...run });
+  const finish = async (started: StartedRun) => {
+    if (options.detach) return describeDetached(context, options, started);
+    const result = await finishRun(context, service, { ...started, ...run });
+    if (remake !== null) await recordTold(dir, started.state);
+    return result;
+  };
   const open = openRetry(runState, service);
   const budget = createBudget(options, models, service, context);
   const consentTo = (images: readonly Asked[], heldFor?: HeldFor) =>
@@ -196,6 +205,14 @@ async function retry(
     // Nobody has waited for a retry that was left to the service: once it has ended, this is the next one.
     const isOver = images.length === 0 && started.batches.every(({ isDone }) => isDone);
     if (!options.detach || !isOver || remake !== null) return finish(started);
+  }
+  const before = remakeFlags(runState);
+  const isSame = remake !== null && before !== null && canonicalJson(before) === canonicalJson(remake.flags);
+  if (isSame && isUntold(runState) && !dryRun) {
+    reporter.note(
+      "the same command made these images, and was ended before it said so: run it again for others",
+    );
+    return finish(await send(work));
   }
   if (remake !== null) {
     // A finished run needs no repair before: that would undo what a person has changed in a picture.

@@ -58,11 +58,12 @@ const runBatchFields = z.looseObject({
   images: z.array(z.string()).min(1).optional(),
   /**
    * Set where a person wanted other pictures than those that are there: for each of its images what differs from the prompt.
-   * `flags`: those of the command, so that the same one goes on.
+   * `flags`: those of the command, so that the same one goes on. `told`: it has ended, so that the same one makes others.
    */
   again: z
     .looseObject({
       flags: z.record(z.string(), z.string()),
+      told: z.literal(true).optional(),
       images: z.record(z.string(), madeAgainSchema),
     })
     .optional(),

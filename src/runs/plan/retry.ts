@@ -5,7 +5,7 @@ import { groupBy } from "../../kernel/json.ts";
 import { type RunInput, readRunInput, requireUndamaged } from "../directory/input.ts";
 import type { ResultLine } from "../directory/results.ts";
 import { otherMaker, type RunService } from "../directory/run-service.ts";
-import { lastRound, madeAgainOf, newBatch, retriedId } from "../directory/run-state.ts";
+import { lastRound, madeAgainOf, newBatch, retriedId, writeRunState } from "../directory/run-state.ts";
 import type { MadeAgain, RunBatch, RunState } from "../directory/run-state-schema.ts";
 import { itemsOf, settingsOf } from "../request.ts";
 import { type Run, unsentBatches } from "../send.ts";
@@ -156,6 +156,20 @@ export function remakeFlags(state: RunState): Readonly<Record<string, string>> |
   const last = state.batches.find((entry) => entry.round === round && entry.again !== undefined);
   const flags = last?.again?.flags ?? {};
   return Object.keys(flags).length === 0 ? null : flags;
+}
+
+/** Whether the command that began the last round was killed after all was made, before it could say so. */
+export function isUntold(state: RunState): boolean {
+  const round = lastRound(state);
+  return state.batches.some((entry) => entry.round === round && entry.again && entry.again.told !== true);
+}
+
+/** Records that the command that began the last round has said how it ended. */
+export async function recordTold(dir: string, state: RunState): Promise<void> {
+  const round = lastRound(state);
+  for (const { round: own, again } of state.batches)
+    if (own === round && again !== undefined) again.told = true;
+  await writeRunState(dir, state);
 }
 
 /** Returns the images of the last round whose earlier pictures stay, because no other one could be made. */
