@@ -61,6 +61,7 @@ import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
+import { remakeCommand } from "../output/next-step.ts";
 import { noRun, originsOf, rememberedUpstream, resolveTarget } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
 import { describeDetached, withoutService } from "./submit.ts";
@@ -191,7 +192,7 @@ async function retry(
   const consentTo = (images: readonly Asked[], heldFor?: HeldFor) =>
     orWithSuccessor(context, () => budget.consent(images, [], heldFor), true);
   if (open !== null) {
-    if (remake !== null) requireSameRemake(shownDir, remakeFlags(runState), remake.flags);
+    if (remake !== null) requireSameRemake(context, shownDir, remakeFlags(runState), remake.flags);
     const images = askedIn(open, items);
     const isLimited = dryRun || options.maxCostMicroUsd !== undefined;
     const held = isLimited ? await pendingIn(runState, items, service, signal) : [];
@@ -264,15 +265,13 @@ async function retry(
 
 /** Throws `DIRECTORY_CONFLICT` if an earlier command is not finished, and this one is another. */
 function requireSameRemake(
+  { global: where }: CommandContext,
   shownDir: string,
   before: Readonly<Record<string, string>> | null,
   flags: Readonly<Record<string, string>>,
 ): void {
   if (before !== null && canonicalJson(before) === canonicalJson(flags)) return;
-  const words = Object.entries(before ?? {}).map(([flag, value]) =>
-    value === "" ? flag : `${flag} ${shellWord(value)}`,
-  );
-  const earlier = [programName(), "retry", shellWord(shownDir), ...words].join(" ");
+  const earlier = remakeCommand(where, shownDir, before ?? {});
   const message = `An earlier retry of ${shownDir} is not finished. Nothing was sent.`;
   throw new ImgbatchError("DIRECTORY_CONFLICT", message, { advice: `go on with it first: ${earlier}` });
 }
@@ -312,7 +311,7 @@ type Remake = NonNullable<ReturnType<typeof remakeOptions>>;
 
 /** Returns what images are asked for instead of what their prompts say. With `--edit`, their pictures are kept as references. */
 async function wantedImages(
-  { dir }: Run,
+  { dir, reporter }: Run,
   results: readonly ResultLine[],
   { only, isRejected, edit, model, seed, flags }: Remake,
   models: RunModels,
@@ -336,6 +335,14 @@ async function wantedImages(
   const chosen = named.filter((image) => isWanted(image) && input.has(image.id));
   const wordsOf = (id: string): string | null =>
     edit === true ? (review.verdicts.get(id)?.words ?? "").trim() : edit;
+  const unused = chosen.filter(({ id, version }) => {
+    const { verdict, words = "", version: seen } = review.verdicts.get(id) ?? {};
+    return edit === null && verdict === "again" && seen === version && words.trim() !== "";
+  });
+  if (unused.length > 0) {
+    const ids = unused.map(({ id }) => id).join(", ");
+    reporter.note(`the words of the review about ${ids} are left out: only --edit sends them`);
+  }
   const speechless = chosen.filter(({ id }) => wordsOf(id) === "").map(({ id }) => id);
   if (speechless.length > 0) {
     const [first = ""] = speechless;

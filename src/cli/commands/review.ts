@@ -208,7 +208,16 @@ function describe(
     ...(counts.failed === 0 ? [] : [`${counts.failed} without a picture`]),
   ];
   const decisions = [...review.verdicts.values(), ...review.choices.values()];
-  const again = counts.again === 0 ? null : nextCommand(global, "retry", shownDir, { flag: "--rejected" });
+  const wanted = lines
+    .flatMap(({ images }) => images)
+    .flatMap(({ id, version }) => {
+      const { verdict, words = "", version: seen } = review.verdicts.get(id) ?? {};
+      return verdict === "again" && seen === version ? [words] : [];
+    });
+  // Without --edit, the words of a review change nothing.
+  const edit = wanted.every((words) => words !== "") ? [{ flag: "--edit" } as const] : [];
+  const again =
+    counts.again === 0 ? null : nextCommand(global, "retry", shownDir, { flag: "--rejected" }, ...edit);
   const goOn = counts.undecided === 0 ? null : nextCommand(global, "review", shownDir);
   return { json: { directory: shownDir, counts, decisions }, lines: [said.join(", ")], next: again ?? goOn };
 }
