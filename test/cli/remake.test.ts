@@ -1,5 +1,5 @@
 import { EventEmitter } from "node:events";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import sharp from "sharp";
@@ -228,6 +228,17 @@ it("[REMAKE-1] a picture that was edited by hand is moved aside as it is, and is
   expect(read("versions/fox.png").equals(mine)).toBe(true);
   expect(read(`references/${sha256Hex(mine)}`).equals(mine)).toBe(true);
   expect(linesOf("versions/results.jsonl")[0].notes).toContain("changed by hand since it was made");
+});
+
+it("[REMAKE-1] a picture that is not here is fetched before words change it, which costs nothing", async () => {
+  const { run, paid, path } = await finishedRun();
+  const before = paid();
+  rmSync(path("images/fox.png"));
+  const edit = ["retry", "out", "--only", "fox", "--edit", "a hat", "--max-cost", "0.1"];
+  const lacking = await run(...edit);
+  expect([lacking.code, lacking.stderr]).toEqual([2, expect.stringContaining("imgbatch download out --")]);
+  expect((await run("download", "out")).code).toBe(0);
+  expect([(await run(...edit)).code, paid()]).toEqual([0, before + 1]);
 });
 
 it("[REV-2] a review without a browser names the nearest id, and writes nothing unless all of it can be", async () => {
