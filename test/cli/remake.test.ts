@@ -152,7 +152,9 @@ it("[REMAKE-2] a review decides what is made again, once, and its words change t
   const speechless = await run("retry", "out", "--rejected", "--edit");
   expect([speechless.code, speechless.stderr]).toEqual([
     2,
-    expect.stringContaining("nothing says what should change in owl_01"),
+    expect.stringMatching(
+      /nothing says what should change in owl_01.*\n.*\nnext: imgbatch review out --again 'owl_01=what should/,
+    ),
   ]);
   const decided = await run("review", "out", "--keep", "owl_01");
   expect(decided.stderr).toContain("next: imgbatch retry out --rejected --edit --");

@@ -61,7 +61,7 @@ import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
-import { nextCommand, remakeCommand } from "../output/next-step.ts";
+import { type Flag, nextCommand, remakeCommand } from "../output/next-step.ts";
 import { noRun, originsOf, rememberedUpstream, resolveTarget } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
 import { describeDetached, withoutService } from "./submit.ts";
@@ -219,12 +219,9 @@ async function retry(
     // A finished run needs no repair before: that would undo what a person has changed in a picture.
     const isFinished = runState.finished_at !== null;
     const lines = isFinished ? await readResults(dir) : (await collectEnded(work, keepZip)).lines;
-    const wanted = await wantedImages(
-      { ...work, download: nextCommand(context.global, "download", shownDir) },
-      lines,
-      remake,
-      models,
-    );
+    const commandOf: ShownRun["commandOf"] = (name, ...words) =>
+      nextCommand(context.global, name, shownDir, ...words);
+    const wanted = await wantedImages({ ...work, commandOf }, lines, remake, models);
     if (remake.edit === null) await requireUnedited(context, dir, Object.keys(wanted.images), runState);
     const added = await planRemake(work, lines, wanted);
     const images = askedIn(added, items);
@@ -311,12 +308,18 @@ async function requireUnedited(
   }
 }
 
+interface ShownRun {
+  dir: string;
+  /** Writes a command about this run, for an advice. */
+  commandOf: (name: string, ...words: (string | Flag)[]) => string;
+}
+
 /** Which pictures of a run are wanted again, and with what. */
 type Remake = NonNullable<ReturnType<typeof remakeOptions>>;
 
 /** Returns what images are asked for instead of what their prompts say. With `--edit`, their pictures are kept as references. */
 async function wantedImages(
-  { dir, reporter, download }: Run & { download: string },
+  { dir, reporter, commandOf }: Run & Pick<ShownRun, "commandOf">,
   results: readonly ResultLine[],
   { only, isRejected, edit, model, seed, flags }: Remake,
   models: RunModels,
@@ -352,7 +355,8 @@ async function wantedImages(
   if (speechless.length > 0) {
     const [first = ""] = speechless;
     const message = `--edit: nothing says what should change in ${speechless.join(", ")}.`;
-    const advice = `\`${programName()} review ${shellWord(dir)} --again ${shellWord(`${first}=what should change`)}\`, or write the words: --edit 'what should change'`;
+    const again = `${first}=what should change`;
+    const advice = `write the words behind --edit, or in the review: ${commandOf("review", { flag: "--again" }, again)}`;
     throw new ImgbatchError("USAGE", message, { param: "--edit", advice });
   }
   const images: Record<string, MadeAgain> = {};
@@ -365,7 +369,7 @@ async function wantedImages(
     const picture =
       words === null
         ? null
-        : await keepPicture({ dir, download }, id, results, pictureOf(line, id, version, review));
+        : await keepPicture({ dir, commandOf }, id, results, pictureOf(line, id, version, review));
     images[id] = {
       ...(model !== null && { model }),
       ...(seed === null ? fresh : { seed: seedOf(seed, index) }),
@@ -388,7 +392,7 @@ function pictureOf(
 
 /** Keeps a picture of a run as a reference image of its own. Returns its hash. Throws `USAGE` if it is not here as a file. */
 async function keepPicture(
-  { dir, download }: { dir: string; download: string },
+  { dir, commandOf }: ShownRun,
   id: string,
   results: readonly ResultLine[],
   version: string | null,
@@ -404,7 +408,7 @@ async function keepPicture(
     advice:
       file === undefined || file.entry !== undefined
         ? "leave out --edit to make it from its prompt"
-        : `fetch it again first: ${download}`,
+        : `fetch it again first: ${commandOf("download")}`,
   });
 }
 
