@@ -4,6 +4,7 @@ import { timeLimit } from "../client/poll.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { EXIT_CODES } from "../contract/errors.ts";
 import { DIFFERS } from "../contract/image-formats.ts";
+import { isRefusalCode } from "../contract/statuses.ts";
 import { shellWord } from "../kernel/command-line.ts";
 import {
   type Cost,
@@ -28,7 +29,7 @@ import { withRunLock } from "../runs/directory/claim.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
-import { notRemade } from "../runs/plan/retry.ts";
+import { notRemade, remakeFlags } from "../runs/plan/retry.ts";
 import { GALLERY_FILE } from "../runs/reports/gallery.ts";
 import type { EndedImage } from "../runs/reports/run-report.ts";
 import type { Submissions } from "../runs/send.ts";
@@ -39,7 +40,7 @@ import { withService } from "./connect/connect.ts";
 import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import { pollInterval, stoppable } from "./interruption.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
-import { ALL_HERE, unknownNote } from "./output/next-step.ts";
+import { ALL_HERE, remakeCommand, unknownNote } from "./output/next-step.ts";
 import { fetchAgain, SheetSoFar, writeRunReports } from "./output/reports.ts";
 import { type EndedSteps, nextOfRun } from "./output/run-steps.ts";
 import type { Target } from "./targets.ts";
@@ -233,7 +234,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
   const said = [
     ...notRemadeLines(left),
     ...paidTwiceNote(lines, shownDir),
-    ...unknownOutcomeNote(lines),
+    ...unknownOutcomeNote(lines, left),
     ...differsNote(lines, shownDir),
   ];
   for (const line of said) output.note(line);
@@ -264,8 +265,28 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
       ...(error === null ? {} : { error }),
     },
     lines: [shownDir],
-    next: nextOfRun(stepsOf(run), global),
+    next: remakeStep(run, left, global) ?? nextOfRun(stepsOf(run), global),
   };
+}
+
+/**
+ * The command that makes the pictures again that could not be made, and no others; null where all were made, or the same prompt
+ * would be refused again.
+ */
+function remakeStep(
+  { state, shownDir, remakes = false }: EndedRun,
+  left: readonly ResultLine[],
+  where: CommandContext["global"],
+): string | null {
+  const isRefused = ({ notes = [] }: ResultLine) =>
+    notes.some(
+      (note) =>
+        note.startsWith(NOT_REMADE) && isRefusalCode(note.slice(NOT_REMADE.length).split(":")[0] ?? ""),
+    );
+  const ids = left.filter((line) => !isRefused(line)).map((line) => line.custom_id);
+  const flags = remakeFlags(state);
+  if (!remakes || flags === null || ids.length === 0) return null;
+  return remakeCommand(where, shownDir, { ...flags, "--only": ids.join(",") });
 }
 
 function stepsOf(run: EndedRun): EndedSteps {
@@ -308,9 +329,15 @@ function failureNote({ failed, unknown, missing }: ImageCounts): string[] {
   return Object.entries(parts).flatMap(([word, count]) => (count === 0 ? [] : [`${count} ${word}`]));
 }
 
-/** Says how many images have no known outcome, and what they may cost at most; nothing where there are none. */
-export function unknownOutcomeNote(lines: readonly ResultLine[]): string[] {
-  const unknown = lines.filter((line) => stands(line, "unknown"));
+/**
+ * Says how many images have no known outcome, and what they may cost at most; nothing where there are none. `left`: images whose
+ * earlier pictures stay, because no other one could be made.
+ */
+export function unknownOutcomeNote(lines: readonly ResultLine[], left: readonly ResultLine[] = []): string[] {
+  const unknown = [
+    ...lines.filter((line) => stands(line, "unknown")),
+    ...left.filter(({ may_be_billed: billed }) => billed !== undefined),
+  ];
   if (unknown.length === 0) return [];
   const usd = unknown.map((line) => line.may_be_billed);
   const known = usd.every((each) => typeof each === "number") ? (usd as number[]) : null;

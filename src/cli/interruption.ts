@@ -52,7 +52,11 @@ export function explainStop<Thrown>(
   if (why === null || !(error instanceof ImgbatchError) || batchIds.length === 0) return error;
   const [verb, be] = batchIds.length === 1 ? ["goes", "is"] : ["go", "are"];
   const going = kind === "remote" ? `${verb} on` : `${verb} on while its service runs`;
-  const fate = stopsWithCommand ? `${be} stopped, and nothing more is sent` : going;
+  const elsewhere = batchIds.length === 1 ? "it" : "them";
+  // The service is inside another command, which may wait for the same batches.
+  const stopped =
+    kind === "running" ? `unless another command waits for ${elsewhere}, too` : "and nothing more is sent";
+  const fate = stopsWithCommand ? `${be} stopped, ${stopped}` : going;
   return new ImgbatchError(error.code, `${why}; ${batchIds.join(", ")} ${fate}.`);
 }
 

@@ -275,9 +275,13 @@ interface Found {
   replayed: boolean;
 }
 
+/** Returns the batches of an entry's round: one retry may need several. */
+const roundOf = ({ batches }: RunState, { round }: RunBatch) =>
+  batches.filter((entry) => entry.round === round);
+
 function progressText(state: RunState, entry: RunBatch, made: readonly Batch[]): string {
   if (entry.round > 0)
-    return `submitting ${counted(imagesIn([entry]), "image")}${isUpdate(state, entry.round) ? "" : " again"}`;
+    return `submitting ${counted(imagesIn(roundOf(state, entry)), "image")}${isUpdate(state, entry.round) ? "" : " again"}`;
   const submitted = submittedBatches(state);
   if (submitted.length === 1) return "submitting";
   const successCount = made.reduce((sum, batch) => sum + batch.successCount, 0);

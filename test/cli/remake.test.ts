@@ -1,5 +1,5 @@
 import { EventEmitter } from "node:events";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import sharp from "sharp";
@@ -22,6 +22,8 @@ async function startUpstream() {
     requests: [] as string[],
     bodies: [] as string[],
     failing: null as RegExp | null,
+    /** These requests are taken, and their answers are lost. */
+    losing: null as RegExp | null,
     onPost: null as (() => void) | null,
   };
   const server = createServer(async (request, response) => {
@@ -30,6 +32,11 @@ async function startUpstream() {
     if (request.method === "POST") fake.bodies.push(body);
     if (request.method === "POST") fake.onPost?.();
     response.setHeader("content-type", "application/json");
+    if (fake.losing?.test(body)) {
+      response.writeHead(200).write("{");
+      response.socket?.destroySoon();
+      return;
+    }
     if (fake.failing?.test(body)) {
       response.statusCode = 400;
       response.end(JSON.stringify({ error: { message: "Not this one.", code: "invalid_request" } }));
@@ -140,12 +147,15 @@ it("[REMAKE-2] a review decides what is made again, once, and its words change t
   const fox = read("images/fox.png");
   expect((await run("retry", "out", "--rejected")).stderr).toContain("no picture of out is wanted again");
   await run("review", "out", "--again", "fox=a hat", "--again", "owl_01", "--keep", "icon-*");
+  const wordless = await run("retry", "out", "--rejected", "--dry-run");
+  expect(wordless.stderr).toContain("the words of the review about fox are left out: only --edit sends them");
   const speechless = await run("retry", "out", "--rejected", "--edit");
   expect([speechless.code, speechless.stderr]).toEqual([
     2,
     expect.stringContaining("nothing says what should change in owl_01"),
   ]);
-  await run("review", "out", "--keep", "owl_01");
+  const decided = await run("review", "out", "--keep", "owl_01");
+  expect(decided.stderr).toContain("next: imgbatch retry out --rejected --edit --");
   const made = await run("retry", "out", "--rejected", "--edit", "--max-cost", "0.1");
   expect([made.code, paid()]).toEqual([0, before + 1]);
   expect(upstream.bodies.at(-1)).toContain("a hat");
@@ -178,6 +188,24 @@ it("[REMAKE-1] a picture that cannot be made again stays, and the command says s
   expect(resultOf("fox").notes).not.toContainEqual(expect.stringMatching(/^not made again: /));
 });
 
+it("[REMAKE-1] a lost answer is said with what it may cost, and only that picture is asked for again", async () => {
+  const { upstream, run, paid, read } = await finishedRun();
+  const before = paid();
+  const fox = read("images/fox.png");
+  upstream.losing = /a fox/;
+  const lost = await run("retry", "out", "--only", "fox,owl_02,icon-a", "--max-cost", "0.3");
+  expect([lost.code, paid()]).toEqual([4, before + 3]);
+  expect(lost.stderr).toContain("submitting 3 images again");
+  expect(lost.stderr).toContain("the answers for 1 image were lost: at most $0.10 may be billed for it");
+  expect(lost.stderr).toMatch(/next: imgbatch retry out --only fox --/);
+  expect(read("images/fox.png").equals(fox)).toBe(true);
+  upstream.losing = null;
+  // Now the pictures are of two batches, and so are the new ones.
+  const both = await run("retry", "out", "--only", "fox,icon-a", "--max-cost", "0.2");
+  expect([both.code, paid()]).toEqual([0, before + 5]);
+  expect(both.stderr).toContain("submitting 2 images again");
+});
+
 it("[REMAKE-1] another model is asked when it is named, and its price is said", async () => {
   const { upstream, run, resultOf } = await finishedRun();
   const dry = await run("retry", "out", "--only", "fox", "--model", "n", "--dry-run", "--json");
@@ -200,6 +228,17 @@ it("[REMAKE-1] a picture that was edited by hand is moved aside as it is, and is
   expect(read("versions/fox.png").equals(mine)).toBe(true);
   expect(read(`references/${sha256Hex(mine)}`).equals(mine)).toBe(true);
   expect(linesOf("versions/results.jsonl")[0].notes).toContain("changed by hand since it was made");
+});
+
+it("[REMAKE-1] a picture that is not here is fetched before words change it, which costs nothing", async () => {
+  const { run, paid, path } = await finishedRun();
+  const before = paid();
+  rmSync(path("images/fox.png"));
+  const edit = ["retry", "out", "--only", "fox", "--edit", "a hat", "--max-cost", "0.1"];
+  const lacking = await run(...edit);
+  expect([lacking.code, lacking.stderr]).toEqual([2, expect.stringContaining("imgbatch download out --")]);
+  expect((await run("download", "out")).code).toBe(0);
+  expect([(await run(...edit)).code, paid()]).toEqual([0, before + 1]);
 });
 
 it("[REV-2] a review without a browser names the nearest id, and writes nothing unless all of it can be", async () => {
@@ -248,7 +287,9 @@ it("[REMAKE-1] the same command goes on after Ctrl-C and pays for nothing twice,
   const other = await run("retry", "out", "--only", "owl", "--max-cost", "1");
   expect([other.code, other.stderr]).toEqual([
     6,
-    expect.stringContaining("imgbatch retry out --only 'fox,icon-*'"),
+    expect.stringMatching(
+      /go on with it first:\nnext: imgbatch retry out --only 'fox,icon-\*' --data .* --config c.json/,
+    ),
   ]);
   const rest = await run(...again, "--json");
   expect(rest.json()).toMatchObject({ actual_cost: 0.8, counts: { success: 5 } });

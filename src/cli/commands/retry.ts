@@ -61,6 +61,7 @@ import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
+import { nextCommand, remakeCommand } from "../output/next-step.ts";
 import { noRun, originsOf, rememberedUpstream, resolveTarget } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
 import { describeDetached, withoutService } from "./submit.ts";
@@ -191,7 +192,7 @@ async function retry(
   const consentTo = (images: readonly Asked[], heldFor?: HeldFor) =>
     orWithSuccessor(context, () => budget.consent(images, [], heldFor), true);
   if (open !== null) {
-    if (remake !== null) requireSameRemake(shownDir, remakeFlags(runState), remake.flags);
+    if (remake !== null) requireSameRemake(context, shownDir, remakeFlags(runState), remake.flags);
     const images = askedIn(open, items);
     const isLimited = dryRun || options.maxCostMicroUsd !== undefined;
     const held = isLimited ? await pendingIn(runState, items, service, signal) : [];
@@ -218,7 +219,12 @@ async function retry(
     // A finished run needs no repair before: that would undo what a person has changed in a picture.
     const isFinished = runState.finished_at !== null;
     const lines = isFinished ? await readResults(dir) : (await collectEnded(work, keepZip)).lines;
-    const wanted = await wantedImages(work, lines, remake, models);
+    const wanted = await wantedImages(
+      { ...work, download: nextCommand(context.global, "download", shownDir) },
+      lines,
+      remake,
+      models,
+    );
     if (remake.edit === null) await requireUnedited(context, dir, Object.keys(wanted.images), runState);
     const added = await planRemake(work, lines, wanted);
     const images = askedIn(added, items);
@@ -264,15 +270,13 @@ async function retry(
 
 /** Throws `DIRECTORY_CONFLICT` if an earlier command is not finished, and this one is another. */
 function requireSameRemake(
+  { global: where }: CommandContext,
   shownDir: string,
   before: Readonly<Record<string, string>> | null,
   flags: Readonly<Record<string, string>>,
 ): void {
   if (before !== null && canonicalJson(before) === canonicalJson(flags)) return;
-  const words = Object.entries(before ?? {}).map(([flag, value]) =>
-    value === "" ? flag : `${flag} ${shellWord(value)}`,
-  );
-  const earlier = [programName(), "retry", shellWord(shownDir), ...words].join(" ");
+  const earlier = remakeCommand(where, shownDir, before ?? {});
   const message = `An earlier retry of ${shownDir} is not finished. Nothing was sent.`;
   throw new ImgbatchError("DIRECTORY_CONFLICT", message, { advice: `go on with it first: ${earlier}` });
 }
@@ -312,7 +316,7 @@ type Remake = NonNullable<ReturnType<typeof remakeOptions>>;
 
 /** Returns what images are asked for instead of what their prompts say. With `--edit`, their pictures are kept as references. */
 async function wantedImages(
-  { dir }: Run,
+  { dir, reporter, download }: Run & { download: string },
   results: readonly ResultLine[],
   { only, isRejected, edit, model, seed, flags }: Remake,
   models: RunModels,
@@ -336,6 +340,14 @@ async function wantedImages(
   const chosen = named.filter((image) => isWanted(image) && input.has(image.id));
   const wordsOf = (id: string): string | null =>
     edit === true ? (review.verdicts.get(id)?.words ?? "").trim() : edit;
+  const unused = chosen.filter(({ id, version }) => {
+    const { verdict, words = "", version: seen } = review.verdicts.get(id) ?? {};
+    return edit === null && verdict === "again" && seen === version && words.trim() !== "";
+  });
+  if (unused.length > 0) {
+    const ids = unused.map(({ id }) => id).join(", ");
+    reporter.note(`the words of the review about ${ids} are left out: only --edit sends them`);
+  }
   const speechless = chosen.filter(({ id }) => wordsOf(id) === "").map(({ id }) => id);
   if (speechless.length > 0) {
     const [first = ""] = speechless;
@@ -351,7 +363,9 @@ async function wantedImages(
     const fresh = options?.seed === true ? { seed: randomInt(Math.min(options.maxSeed, MOST_SEED) + 1) } : {};
     const words = wordsOf(id);
     const picture =
-      words === null ? null : await keepPicture(dir, id, results, pictureOf(line, id, version, review));
+      words === null
+        ? null
+        : await keepPicture({ dir, download }, id, results, pictureOf(line, id, version, review));
     images[id] = {
       ...(model !== null && { model }),
       ...(seed === null ? fresh : { seed: seedOf(seed, index) }),
@@ -374,7 +388,7 @@ function pictureOf(
 
 /** Keeps a picture of a run as a reference image of its own. Returns its hash. Throws `USAGE` if it is not here as a file. */
 async function keepPicture(
-  dir: string,
+  { dir, download }: { dir: string; download: string },
   id: string,
   results: readonly ResultLine[],
   version: string | null,
@@ -387,7 +401,10 @@ async function keepPicture(
   if (sha256 !== null) return sha256;
   throw new ImgbatchError("USAGE", `--edit: ${id} has no picture here that could be changed.`, {
     param: "--edit",
-    advice: "leave out --edit to make it from its prompt",
+    advice:
+      file === undefined || file.entry !== undefined
+        ? "leave out --edit to make it from its prompt"
+        : `fetch it again first: ${download}`,
   });
 }
 

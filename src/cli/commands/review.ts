@@ -83,11 +83,12 @@ async function run(context: CommandContext): Promise<CommandResult> {
     const { showReview } = await import("../review-page.ts");
     await showReview(context, { dir, shownDir });
   }
-  const [{ lines }, review] = await Promise.all([
+  const [{ lines }, review, reviewed] = await Promise.all([
     readPictures(dir, shownDir, clock.nowMs()),
     readReview(dir),
+    readReviewedLines(dir),
   ]);
-  return describe(shownDir, lines, review, global);
+  return describe(shownDir, lines, { review, reviewed }, global);
 }
 
 /** Records the decisions of the options: all of them or, if one cannot be, none. */
@@ -194,7 +195,7 @@ function choiceOf(lines: readonly ReviewedLine[], text: string, review: Review):
 function describe(
   shownDir: string,
   lines: Awaited<ReturnType<typeof readPictures>>["lines"],
-  review: Review,
+  { review, reviewed }: { review: Review; reviewed: readonly ReviewedLine[] },
   global: CommandContext["global"],
 ): CommandResult {
   const counts = { keep: 0, again: 0, drop: 0, undecided: 0, failed: 0 };
@@ -208,7 +209,17 @@ function describe(
     ...(counts.failed === 0 ? [] : [`${counts.failed} without a picture`]),
   ];
   const decisions = [...review.verdicts.values(), ...review.choices.values()];
-  const again = counts.again === 0 ? null : nextCommand(global, "retry", shownDir, { flag: "--rejected" });
+  // Images without a picture may be wanted again, too.
+  const wanted = reviewed
+    .flatMap(({ images }) => images)
+    .flatMap(({ id, version }) => {
+      const { verdict, words = "", version: seen } = review.verdicts.get(id) ?? {};
+      return verdict === "again" && seen === version ? [words] : [];
+    });
+  // Without --edit, the words of a review change nothing.
+  const edit = wanted.every((words) => words !== "") ? [{ flag: "--edit" } as const] : [];
+  const again =
+    wanted.length === 0 ? null : nextCommand(global, "retry", shownDir, { flag: "--rejected" }, ...edit);
   const goOn = counts.undecided === 0 ? null : nextCommand(global, "review", shownDir);
   return { json: { directory: shownDir, counts, decisions }, lines: [said.join(", ")], next: again ?? goOn };
 }

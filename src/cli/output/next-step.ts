@@ -411,6 +411,18 @@ export function nextCommand(where: Whereabouts, ...words: readonly (string | Fla
   return [programName(), ...[...words, ...options].map(commandWord)].join(" ");
 }
 
+/** Writes the command that makes pictures again that a person does not want, from its flags with their values. */
+export function remakeCommand(
+  where: Whereabouts,
+  shownDir: string,
+  flags: Readonly<Record<string, string>>,
+): string {
+  const words = Object.entries(flags).flatMap(([flag, value]) =>
+    [{ flag: flag as Flag["flag"] }, value].filter((word) => word !== ""),
+  );
+  return nextCommand(where, "retry", shownDir, ...words);
+}
+
 /** Writes a typed command line again, with a flag, or with another value of an option. Words behind `--` are no options. */
 export function commandAgain(typed: readonly string[], flag: Flag["flag"], value?: string): string {
   const end = typed.indexOf("--");
