@@ -652,7 +652,7 @@ describe("jobs at an upstream", () => {
     const upstream = new FakeJobProvider();
     upstream.status = () => ({ state: "running" });
     const service = await startTestService({ providers: [upstream], clock });
-    await service.submit({ model: MODEL, items: items(1) });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
     const looks = () => [upstream.polls, clock.nextWakeInMs];
     await expect.poll(looks).toEqual([1, 10_000]);
     for (let n = 2; n <= 4; n++) {
@@ -660,7 +660,8 @@ describe("jobs at an upstream", () => {
       await expect.poll(looks).toEqual([n, 10_000]);
     }
     clock.advance(4 * HOUR_MS);
-    await expect.poll(() => upstream.polls).toBe(5);
+    await expect.poll(async () => (await jobsOf(service, id))[0]?.polledAtMs).toBe(clock.nowMs());
+    expect(upstream.polls).toBe(5);
     for (let minute = 1; minute <= 4; minute++) clock.advance(MINUTE_MS);
     expect(upstream.polls).toBe(5);
     clock.advance(MINUTE_MS);
