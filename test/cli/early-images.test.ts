@@ -2,6 +2,7 @@ import { EventEmitter } from "node:events";
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, expect, it, onTestFinished, vi } from "vitest";
+import { sha256Hex } from "../../src/kernel/ids.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { FakeProvider, FakeUpstream, made, tinyPng } from "../support/fake-provider.ts";
 import { type Gate, gate } from "../support/gate.ts";
@@ -208,6 +209,10 @@ it("[EARLY-3] a picture that a person changed meanwhile is moved to versions/, n
   ]);
   expect(read("versions/ant.png").equals(own)).toBe(true);
   expect(read("images/ant.png").equals(original)).toBe(true);
+  const [line, ...others] = read("versions/results.jsonl").toString().trim().split("\n");
+  const file = { path: "versions/ant.png", sha256: sha256Hex(own), bytes: own.length };
+  expect(JSON.parse(line ?? "")).toMatchObject({ custom_id: "ant", verified: null, files: [file] });
+  expect([others, JSON.parse(line ?? "").cost]).toEqual([[], undefined]);
 });
 
 it("[EARLY-3] a picture whose item fails after it was saved goes to versions/", async () => {

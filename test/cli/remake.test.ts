@@ -229,7 +229,9 @@ it("[REMAKE-1] a picture that was edited by hand is moved aside as it is, and is
   expect((await run("retry", "out", "--only", "fox", "--edit", "a hat", "--max-cost", "0.1")).code).toBe(0);
   expect(read("versions/fox.png").equals(mine)).toBe(true);
   expect(read(`references/${sha256Hex(mine)}`).equals(mine)).toBe(true);
-  expect(linesOf("versions/results.jsonl")[0].notes).toContain("changed by hand since it was made");
+  const [line] = linesOf("versions/results.jsonl");
+  expect(line.notes).toContain("changed by hand since it was made");
+  expect(line).toMatchObject({ verified: null, files: [{ sha256: sha256Hex(mine), bytes: mine.length }] });
 });
 
 it("[REMAKE-1] a picture that is not here is fetched before words change it, which costs nothing", async () => {

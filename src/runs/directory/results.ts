@@ -1,5 +1,6 @@
 import { lstat, rename } from "node:fs/promises";
 import { basename, join } from "node:path";
+import PQueue from "p-queue";
 import { z } from "zod";
 import type { ItemFacts } from "../../client/answers.ts";
 import { removeFile, saving } from "../../client/file-errors.ts";
@@ -329,6 +330,7 @@ async function keepVersions(
   for (const line of lines) {
     const files: ResultFile[] = [];
     const notes = [...(line.notes ?? [])];
+    let { verified } = line;
     for (const file of line.files) {
       const from = join(dir, file.path);
       const sha256 = isImagePath(file.path) ? await hashFile(from) : null;
@@ -336,13 +338,25 @@ async function keepVersions(
       const taken = new Set(moves.map(({ to }) => to));
       const path = await freeVersion(dir, basename(file.path), sha256, taken);
       moves.push({ from, to: join(dir, path) });
-      files.push({ ...file, path });
-      // A person has changed it: what is kept is what is there.
-      if (sha256 === file.sha256) continue;
+      if (sha256 === file.sha256) {
+        files.push({ ...file, path });
+        continue;
+      }
+      // A person has changed it: what is kept is what is there, and nobody has checked it.
+      const { original: _, ...facts } = file;
+      const { size } = await lstat(from);
+      files.push({ ...facts, path, sha256, bytes: size, width: null, height: null });
+      verified = null;
       notes.push(CHANGED);
       reporter?.note(`${file.path} was changed by hand: that picture is now ${path}`);
     }
-    if (files.length > 0) versions.push({ ...line, files, ...(notes.length > 0 && { notes }) });
+    if (files.length === 0) continue;
+    versions.push({
+      ...line,
+      files,
+      ...(verified !== undefined && { verified }),
+      ...(notes.length > 0 && { notes }),
+    });
   }
   if (versions.length === 0) return;
   const folder = join(dir, VERSIONS_FOLDER);
@@ -378,15 +392,29 @@ export async function freeVersion(
   }
 }
 
-/** Moves a picture that a person has put in the place of an image to `versions/`, and says so. Anything but a whole image stays. */
-export async function moveChangedAway(
+/** Several images of a run come at once; each call reads the results in `versions/` and writes them. */
+const changedImages = new PQueue({ concurrency: 1 });
+
+/**
+ * Moves a picture that a person has put in the place of an image to `versions/`, with a result, and says so. The result has no
+ * costs: these stay with the image itself. Anything but a whole image stays.
+ */
+export function moveChangedAway(
   dir: string,
   path: string,
-  { note }: Pick<RunReporter, "note">,
+  reporter: Pick<RunReporter, "note">,
 ): Promise<void> {
-  if (!(await isWholeImage(join(dir, path)))) return;
-  const moved = await moveAway(dir, path);
-  if (moved !== null) note(`${path} was changed by hand: that picture is now ${moved}`);
+  return changedImages.add(async () => {
+    if (!(await isWholeImage(join(dir, path)))) return;
+    for await (const line of resultLines(join(dir, RESULTS_FILE))) {
+      const files = line.files.filter((file) => file.path === path);
+      if (files.length === 0) continue;
+      const { cost: _, upstream_cost: __, may_be_billed: ___, ...facts } = line;
+      return keepVersions(dir, [{ ...facts, files }], reporter);
+    }
+    const moved = await moveAway(dir, path);
+    if (moved !== null) reporter.note(`${path} was changed by hand: that picture is now ${moved}`);
+  });
 }
 
 /** Moves a file of a run to `versions/`, and returns its path there; null if there is no such file. */
