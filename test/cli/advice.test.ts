@@ -135,7 +135,7 @@ it("[CLI-1] what the help gives as examples can be typed", () => {
     all.flatMap((spec) => [spec, ...specs(spec.commands ?? [])]);
   const examples = specs(COMMANDS).flatMap((spec) => spec.examples ?? []);
   const calls = examples.flatMap((line) => {
-    const bare = line.replace(/ {2,}#.*$/, "").replace(/"[^"]*"/g, "x");
+    const bare = line.replace(/ {2,}#.*$/, "").replace(/"[^"]*"|'[^']*'/g, "x");
     return bare.split(/\||&&|\bsource <\(|\)| > \S+/).filter((part) => /^\s*imgbatch /.test(part));
   });
   expect(calls.length).toBeGreaterThan(COMMANDS.length);

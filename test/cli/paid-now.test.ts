@@ -46,7 +46,9 @@ it("[COST-5] a run says what this command paid, what earlier ones had paid, and 
 
   // The first command has agreed to all of it.
   const rest = await run("submit", "p.txt", "-o", "out", "--json");
-  expect(rest.stderr).toContain("5 of 5 images on disk and verified; $0.30 now ($0.20 paid earlier)");
+  expect(rest.stderr).toContain(
+    "5 of 5 images on disk and verified, 3 of them fetched now; $0.30 now ($0.20 paid earlier)",
+  );
   expect(rest.json()).toMatchObject({ actual_cost: 0.5, paid_now: 0.3 });
 
   const reports = ["--junit", "j.xml", "--markdown", "m.md"];

@@ -88,7 +88,7 @@ describe.skipIf(CHROMIUM === null)("the review of a run in Chromium", { timeout:
     expect(stdout.trim().split("\n").at(-1)).toBe(
       "2 kept, 1 to make again, 1 dropped, 0 undecided, 1 without a picture",
     );
-    expect(stderr).toMatch(/^next: imgbatch retry pets-images --rejected$/m);
+    expect(stderr).toMatch(/^next: imgbatch retry pets-images --rejected --edit$/m);
   });
 
   it("[REV-21] undo takes back decision after decision, also a choice; the filters show what is left", async () => {
