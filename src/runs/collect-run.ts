@@ -3,12 +3,12 @@ import { type Batch, type BatchItem, hasImages } from "../client/answers.ts";
 import { listItems } from "../client/batches.ts";
 import { removeFile } from "../client/file-errors.ts";
 import { deadline } from "../client/poll.ts";
-import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
+import { MAY_BE_PAID_TWICE, PAID_TWICE_NOTE } from "../contract/batch-api.ts";
 import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
 import { mayPass } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { groupBy } from "../kernel/json.ts";
-import { numberToMicros } from "../kernel/money.ts";
+import { microsToNumber, numberToMicros } from "../kernel/money.ts";
 import { foldFileName } from "../kernel/text.ts";
 import { commitPendingInput, removePassingZips, withRunLock } from "./directory/claim.ts";
 import { type RunInput, readRunInput } from "./directory/input.ts";
@@ -171,7 +171,8 @@ function notRemade(line: ResultLine, { error, may_be_billed: billed }: ResultLin
   return {
     ...line,
     notes,
-    ...(billed !== undefined && { may_be_billed: (line.may_be_billed ?? 0) + billed }),
+    // It counts what the requests before may cost, too.
+    ...(billed !== undefined && { may_be_billed: billed }),
   };
 }
 
@@ -327,12 +328,15 @@ async function collectBatch(
   }
   const isForgiven = options.isForgiving === true || failure === gone;
   if (failure !== null && !isForgiven && failure.code !== "BATCH_IMAGE_OUTPUT_DELETED") throw failure;
-  const billed = new Set(entry?.may_be_billed);
+  const billedNote = entry?.provider === undefined ? PAID_TWICE_NOTE : BILLED_ELSEWHERE;
   const lines = wanted.map((item): ResultLine => {
     const found = files.get(item.customId) ?? { files: [] };
     const again = entry?.again?.images[idOf(item.customId)];
     const notes = notesOf(item.facts, found.files);
-    const noted = billed.has(idOf(item.customId)) ? [...notes, BILLED_ELSEWHERE] : notes;
+    const before = isUnknown ? undefined : entry?.may_be_billed?.[idOf(item.customId)];
+    const mayBeTwice = before !== undefined && (entry?.provider !== undefined || hasImages(item));
+    const noted = mayBeTwice && !notes.includes(billedNote) ? [...notes, billedNote] : notes;
+    const billed = numberToMicros(item.facts.may_be_billed ?? 0) + numberToMicros(before ?? 0);
     const problem = problems.get(item.customId);
     const error = problem === undefined ? errorOf(item, batch) : undelivered(problem);
     return {
@@ -341,6 +345,7 @@ async function collectBatch(
       batch_id: batch.id,
       ...found,
       ...item.facts,
+      ...(billed > 0 && { may_be_billed: microsToNumber(billed) }),
       ...(noted.length > 0 && { notes: noted }),
       ...(again === undefined ? {} : { again }),
       ...(batch.isPlay && item.facts.cost !== undefined && { play_money: true as const }),

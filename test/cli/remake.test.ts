@@ -191,7 +191,7 @@ it("[REMAKE-1] a picture that cannot be made again stays, and the command says s
 });
 
 it("[REMAKE-1] a lost answer is said with what it may cost, and only that picture is asked for again", async () => {
-  const { upstream, run, paid, read } = await finishedRun();
+  const { upstream, run, paid, read, resultOf } = await finishedRun();
   const before = paid();
   const fox = read("images/fox.png");
   upstream.losing = /a fox/;
@@ -206,6 +206,16 @@ it("[REMAKE-1] a lost answer is said with what it may cost, and only that pictur
   const both = await run("retry", "out", "--only", "fox,icon-a", "--max-cost", "0.2");
   expect([both.code, paid()]).toEqual([0, before + 5]);
   expect(both.stderr).toContain("submitting 2 images again");
+  expect(both.stderr).toContain("1 image may be paid twice, see out/results.jsonl");
+  const marked = {
+    may_be_billed: 0.1,
+    notes: expect.arrayContaining([expect.stringMatching(/^may be paid twice/)]),
+  };
+  expect(resultOf("fox")).toMatchObject(marked);
+  // Whatever is looked at or made again later, the lost answer is said, and counted once.
+  expect((await run("submit", "p.jsonl", "-o", "out")).code).toBe(0);
+  expect((await run("retry", "out", "--only", "fox", "--max-cost", "0.1")).code).toBe(0);
+  expect(resultOf("fox")).toMatchObject(marked);
 });
 
 it("[REMAKE-1] another model is asked when it is named, and its price is said", async () => {

@@ -327,7 +327,7 @@ function jobsEnded({ known, state, options }: Work) {
     who: [...new Set(jobs.flatMap(({ batch }) => batch.provider ?? []))].join(" and "),
     ids: jobs.map(({ batch }) => batch.id),
     delivered: jobs.reduce((sum, { batch }) => sum + batch.successCount, 0),
-    billed: new Set(again.flatMap(({ may_be_billed = [] }) => may_be_billed)).size,
+    billed: new Set(again.flatMap(({ may_be_billed = {} }) => Object.keys(may_be_billed))).size,
   };
 }
 

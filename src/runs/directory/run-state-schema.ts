@@ -48,8 +48,11 @@ const runBatchFields = z.looseObject({
   model: z.string().optional(),
   /** The provider that makes it in place of that of the run, for each of its images with its own model. Absent: as the model says. */
   provider: z.string().optional(),
-  /** Images of it that the provider before that one may bill, too. */
-  may_be_billed: z.array(z.string()).optional(),
+  /**
+   * The images of it that were asked for before and may be billed all the same, because an answer was lost or a job was ended: by
+   * id, with the US dollars that this may cost at most; 0 where that is not known.
+   */
+  may_be_billed: z.record(z.string(), z.number()).optional(),
   /** The number of requested images. Absent when another program made the request. */
   asked_count: z.int().min(1).optional(),
   /** The prompts that it makes, for a batch of the submission: the first line of `input.jsonl`, from 0, and their number. */

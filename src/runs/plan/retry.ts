@@ -84,6 +84,19 @@ function mayBeBilled({ notes = [] }: Pick<ResultLine, "notes">): boolean {
   return notes.some((note) => note.startsWith(MAY_BE_BILLED) || note.startsWith(MAY_BE_PAID_TWICE));
 }
 
+/** Keeps in the entries of batches that make images again what earlier requests for these may cost. */
+function noteBilled(added: readonly RunBatch[], lines: readonly ResultLine[]): void {
+  const before = new Map(lines.map((line) => [line.custom_id, line]));
+  for (const entry of added) {
+    const billed = (entry.images ?? []).flatMap((id): [string, number][] => {
+      const line = before.get(id);
+      const usd = line?.may_be_billed;
+      return line !== undefined && (usd !== undefined || mayBeBilled(line)) ? [[id, usd ?? 0]] : [];
+    });
+    if (billed.length > 0) entry.may_be_billed = Object.fromEntries(billed);
+  }
+}
+
 /**
  * Whether the same command makes a failed image again: nobody has paid for it, its prompt was not refused, and nobody has
  * cancelled it.
@@ -112,11 +125,7 @@ export async function planRetry(
     const state = { ...run.state, batches: [...run.state.batches, ...added] };
     added.push(...(await planAgain({ ...run, state }, input, { parentId, ids, round })));
   }
-  const billed = new Set(known.filter(mayBeBilled).map((line) => line.custom_id));
-  for (const entry of run.instead === undefined ? [] : added) {
-    const images = entry.images?.filter((id) => billed.has(id)) ?? [];
-    if (images.length > 0) entry.may_be_billed = images;
-  }
+  noteBilled(added, known);
   const sent = new Set(wanted);
   return {
     added,
@@ -147,6 +156,7 @@ export async function planRemake(
     const state = { ...run.state, batches: [...run.state.batches, ...added] };
     added.push(...(await planAgain({ ...run, state }, input, { parentId, ids, round, wanted })));
   }
+  noteBilled(added, lines);
   return added;
 }
 
