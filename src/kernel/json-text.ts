@@ -14,7 +14,7 @@ export type TextProblem = "utf-8" | "json";
  * after the quote that begins it.
  */
 export class TextEnd {
-  /** The next byte belongs to an escape. Whoever asks for the same bytes again sets it as it was before. */
+  /** Whether the next byte belongs to an escape. A caller that passes the same bytes again must restore the value from before. */
   isEscaped = false;
 
   /** Returns the index of the quote; -1 when the text goes on in the next piece. */

@@ -116,24 +116,37 @@ export function Counts({ batch }: { batch: WholeBatch }) {
   );
 }
 
-/** How far the items of a batch are: made, failed, and the rest. */
-export function ProgressBar({ batch }: { batch: WholeBatch }) {
-  const { item_count, success_count, fail_count } = batch;
-  const share = (part: number) => `${item_count === 0 ? 0 : (part / item_count) * 100}%`;
+/** How many of `total` things are done. `parts`: their numbers, by the CSS class that colours each. `text`: the same in words. */
+export function Progress(props: {
+  label: string;
+  total: number;
+  parts: Readonly<Record<string, number>>;
+  text?: string;
+}) {
+  const { label, total, parts, text } = props;
+  const share = (part: number) => `${total === 0 ? 0 : (part / total) * 100}%`;
   return (
     <div
       className="progress"
       role="progressbar"
-      aria-label="images made"
+      aria-label={label}
       aria-valuemin={0}
-      aria-valuemax={item_count}
-      aria-valuenow={success_count + fail_count}
-      aria-valuetext={`${success_count} made, ${fail_count} failed, of ${item_count}`}
+      aria-valuemax={total}
+      aria-valuenow={Object.values(parts).reduce((sum, part) => sum + part, 0)}
+      aria-valuetext={text}
     >
-      <span className="made" style={{ width: share(success_count) }} />
-      <span className="failed" style={{ width: share(fail_count) }} />
+      {Object.entries(parts).map(([name, part]) => (
+        <span key={name} className={name} style={{ width: share(part) }} />
+      ))}
     </div>
   );
+}
+
+/** How far the items of a batch are: made, failed, and the rest. */
+export function ProgressBar({ batch }: { batch: WholeBatch }) {
+  const { item_count: total, success_count: made, fail_count: failed } = batch;
+  const text = `${made} made, ${failed} failed, of ${total}`;
+  return <Progress label="images made" total={total} parts={{ made, failed }} text={text} />;
 }
 
 const TONES: Record<string, string> = {

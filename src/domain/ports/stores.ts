@@ -569,7 +569,7 @@ interface ItemSums {
   holdMicroUsd: number;
   /** The prices of all items. */
   priceMicroUsd: number;
-  /** The prices of the successful ones. */
+  /** The prices of the successful items. */
   earnedMicroUsd: number;
 }
 
@@ -747,7 +747,7 @@ export interface UpstreamJobRecord {
   creates: number;
   /** How many of the created jobs the upstream ended before they began: they cost nothing. */
   refusals: number;
-  /** When the first of these ended; null when none did. */
+  /** When the upstream ended the first of these jobs; null when it ended none. */
   refusedSinceMs: number | null;
   /** When the last request to create a job was sent; null when the upstream answered each that it takes nothing now. */
   sentAtMs: number | null;
@@ -763,9 +763,9 @@ export interface UpstreamJobRecord {
   failures: number;
   /** When the upstream was last polled, in this process; null when it was not. */
   polledAtMs: number | null;
-  /** Since when the upstream has not known the job; null while it does. */
+  /** When the upstream first said that it does not know the job; null while it knows the job. */
   missingSinceMs: number | null;
-  /** Why results are missing that the upstream has; null when there are none. */
+  /** Why results are missing that the upstream has; null when none are missing. */
   gone: string | null;
   /** When the upstream was first asked to stop the job of this name; null when it was not. */
   stopAskedAtMs: number | null;

@@ -34,7 +34,10 @@ const LOST =
 /** Errors of the client have no codes. */
 const LOST_MESSAGE = /^(Connection terminated|Client has encountered a connection error|timeout expired)/;
 
-/** What to do about an error at the first connection, by PostgreSQL's code, Node's, or the message. The first that fits counts. */
+/**
+ * What to do about an error at the first connection. A pattern is compared with the code of PostgreSQL or Node and with the
+ * message; the first pattern that matches counts.
+ */
 const ADVICE: readonly (readonly [RegExp, string])[] = [
   [/^3D000$/, "create it on the server first: CREATE DATABASE is enough, the tables are made here"],
   [/no encryption$/, "add sslmode=verify-full to the URL of the database"],

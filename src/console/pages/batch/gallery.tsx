@@ -158,7 +158,7 @@ function useTileWalk<T extends Keyed>(
   }: {
     grid: Grid;
     places: readonly (T | null)[];
-    /** Null: nothing is selected here, and the letters belong to `acts`. */
+    /** Called to select an item or take it out of the selection. Null where nothing can be selected: then letters are keys of `acts`. */
     onToggle: ((index: number, isRange: boolean) => void) | null;
     acts: TileActs<T>;
   },
@@ -331,7 +331,10 @@ export interface TileView {
 /** Describes a tile that is `width` pixels wide. A function of the module: another one draws every tile again. */
 type DescribeTile<T> = (item: T, width: number, variant: string | null) => TileView;
 
-/** What keys (`KeyboardEvent.key`) do with the item that has the focus. True: the focus goes on to the next one. */
+/**
+ * What keys do with the item that has the focus, by `KeyboardEvent.key`. The function of a key returns whether the focus moves to
+ * the next item.
+ */
 type TileActs<T> = Readonly<Record<string, (item: T) => boolean>>;
 
 const NO_ACTS = {};

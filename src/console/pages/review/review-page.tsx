@@ -8,7 +8,7 @@ import { HelpDialog, type KeyHelp, SearchField, useKeys } from "../../parts/keys
 import { Announcer, announce, EmptyNote, ErrorNote, Icon } from "../../parts/notes.tsx";
 import { RemotePicture } from "../../parts/pictures.tsx";
 import { go, hrefOf, useRoute } from "../../parts/route.ts";
-import { count } from "../../parts/status.tsx";
+import { count, Progress } from "../../parts/status.tsx";
 import { Gallery, type TileView } from "../batch/gallery.tsx";
 import { ReviewView, sizeOf, smallPath, VerdictMark } from "./review-view.tsx";
 import { STATE_WORDS, STATES, type State, shownImage, stateOf, useReview } from "./use-review.ts";
@@ -194,7 +194,6 @@ function ReviewHead(props: { title: string; retry: string; items: readonly Item[
   const counts = countStates(items);
   const all = items.length - counts.failed;
   const decided = all - counts.undecided;
-  const share = (part: number) => `${all === 0 ? 0 : (part / all) * 100}%`;
   return (
     <section className="review-head" aria-label="Review">
       <div className="page-head">
@@ -208,18 +207,11 @@ function ReviewHead(props: { title: string; retry: string; items: readonly Item[
         <span className="counts">
           {count(decided)} <span className="of">of {count(all)} decided</span>
         </span>
-        <div
-          className="progress"
-          role="progressbar"
-          aria-label="decided"
-          aria-valuemin={0}
-          aria-valuemax={all}
-          aria-valuenow={decided}
-        >
-          <span className="made" style={{ width: share(counts.keep) }} />
-          <span className="again" style={{ width: share(counts.again) }} />
-          <span className="dropped" style={{ width: share(counts.drop) }} />
-        </div>
+        <Progress
+          label="decided"
+          total={all}
+          parts={{ made: counts.keep, again: counts.again, dropped: counts.drop }}
+        />
       </div>
       {counts.again > 0 && (
         <div className="next-command">
