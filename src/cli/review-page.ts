@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { stat } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -19,6 +19,7 @@ import {
 } from "../contract/review-api.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { toSeconds } from "../kernel/durations.ts";
+import { sha256Hex } from "../kernel/ids.ts";
 import { packageFile } from "../kernel/package-file.ts";
 import { openPath } from "../processes/programs.ts";
 import { INPUT_FILE, VERSIONS_FOLDER } from "../runs/directory/names.ts";
@@ -205,18 +206,17 @@ export async function serveReview(run: ReviewedRun, clock: Clock): Promise<Revie
 
 /** The one code of a link and the one session that it begins. Only their hashes are compared. */
 function createDoor(code: string, clock: Clock) {
-  const hashOf = (text: string) => createHash("sha256").update(text).digest("hex");
-  const codeHash = hashOf(code);
+  const codeHash = sha256Hex(code);
   const codeEndsMs = clock.nowMs() + CODE_LASTS_MS;
   let session: { hash: string; endsMs: number } | null = null;
   const bearer: (header: string | undefined) => string = (header = "") =>
     /^bearer +(\S+)$/i.exec(header.trim())?.[1] ?? "";
   const signIn: RequestHandler = (request, response) => {
-    const isRight = hashOf(bearer(request.get("authorization"))) === codeHash;
+    const isRight = sha256Hex(bearer(request.get("authorization"))) === codeHash;
     if (!isRight || session !== null || clock.nowMs() > codeEndsMs)
       throw new ImgbatchError("INVALID_API_KEY", "This link works once, within 10 minutes.");
     const token = randomBytes(32).toString("base64url");
-    session = { hash: hashOf(token), endsMs: clock.nowMs() + SESSION_LASTS_MS };
+    session = { hash: sha256Hex(token), endsMs: clock.nowMs() + SESSION_LASTS_MS };
     const view: ConsoleBody<"Session"> = {
       object: "console.session",
       token,
@@ -226,7 +226,7 @@ function createDoor(code: string, clock: Clock) {
     response.json(view);
   };
   const requireSession: RequestHandler = (request, _response, next) => {
-    const hash = hashOf(bearer(request.get("authorization")));
+    const hash = sha256Hex(bearer(request.get("authorization")));
     if (session === null || session.hash !== hash || clock.nowMs() > session.endsMs)
       throw new ImgbatchError("INVALID_API_KEY", "Open the link that imgbatch review has printed.");
     next();

@@ -12,6 +12,7 @@ import { Problems } from "../prompts/problems.ts";
 import {
   damaged,
   type InputLine,
+  type NumberedLine,
   type RunInput,
   referencePath,
   requireUndamaged,
@@ -130,11 +131,6 @@ const RULES = { limits: WIDEST_LIMITS, defaultCount: 1 };
 
 function isRange(named: readonly unknown[]): named is readonly [number, number] {
   return typeof named[0] === "number";
-}
-
-interface NumberedLine {
-  number: number;
-  line: InputLine;
 }
 
 function* rangeOf(input: RunInput, first: number, count: number): Generator<NumberedLine> {

@@ -137,8 +137,8 @@ export async function pendingIn(
 export async function readAskedItems(dir: string): Promise<AskedItem[]> {
   const input = await readRunInput(dir);
   const items: AskedItem[] = [];
-  for (let found = input.at(0); found !== undefined; found = input.at(items.length)) {
-    const { custom_id: customId, output_count: outputCount = 1, model, size, quality } = found.line;
+  for (const { line } of input.lines()) {
+    const { custom_id: customId, output_count: outputCount = 1, model, size, quality } = line;
     items.push({ customId, outputCount, model, size, quality });
   }
   return items;

@@ -156,6 +156,13 @@ export async function writeInput(
   await writeJsonLines(join(dir, name), lines);
 }
 
+/** A line of the input of a run. */
+export interface NumberedLine {
+  /** Its number in the file, from 1. */
+  number: number;
+  line: InputLine;
+}
+
 /** The input of a run, by the id of each image, in input order. The text stays on disk; only the range of each line is in memory. */
 export interface RunInput {
   keys(): Iterable<string>;
@@ -164,8 +171,10 @@ export interface RunInput {
   get(id: string): InputLine | undefined;
   /** The number of an image's line in the file, from 1. */
   lineOf(id: string): number | undefined;
-  /** A line by its position, from 0, with its number in the file. Undefined behind the last one. */
-  at(position: number): { number: number; line: InputLine } | undefined;
+  /** A line by its position, from 0. Undefined behind the last one. */
+  at(position: number): NumberedLine | undefined;
+  /** All lines, in their order; each is read when it is asked for. */
+  lines(): Iterable<NumberedLine>;
   /** The path of the file. */
   path: string;
   /** Whether any prompt has reference images. */
@@ -211,14 +220,18 @@ export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunI
     const { code } = error as NodeJS.ErrnoException;
     if (code !== "ENOENT") damage ??= `${path} cannot be read (${code ?? error})`;
   }
+  const at = (position: number): NumberedLine | undefined => {
+    const range = lines[position];
+    const line = range === undefined ? null : parseLine(readRange(path, range));
+    return range === undefined || line === null ? undefined : { number: range.number, line };
+  };
   return {
     path,
     damage,
     hasReferences,
-    at: (position) => {
-      const range = lines[position];
-      const line = range === undefined ? null : parseLine(readRange(path, range));
-      return range === undefined || line === null ? undefined : { number: range.number, line };
+    at,
+    *lines() {
+      for (let position = 0, found = at(0); found !== undefined; found = at(++position)) yield found;
     },
     lineOf: (id) => ranges.get(id)?.number,
     keys: () => ranges.keys(),

@@ -47,9 +47,7 @@ interface Match {
 async function readOldItems(dir: string): Promise<OldItem[]> {
   const input = await readRunInput(dir);
   requireUndamaged(input);
-  const items: OldItem[] = [];
-  for (let found = input.at(0); found !== undefined; found = input.at(items.length))
-    items.push(toOldItem(found.line));
+  const items = Array.from(input.lines(), ({ line }) => toOldItem(line));
   if (items.length === 0) throw damaged(`${input.path} is missing`);
   return items;
 }

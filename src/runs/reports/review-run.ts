@@ -147,18 +147,8 @@ const PACKED = {
 /** The images of each line of the prompts. Without the prompts, each image is a line. */
 function linesOf({ images }: RunReport, input: RunInput): { id: string; images: ReportImage[] }[] {
   const ids = new Map<number, string>();
-  for (let position = 0; ; position++) {
-    const found = input.at(position);
-    if (found === undefined) break;
-    ids.set(found.number, found.line.custom_id);
-  }
-  const lines = new Map<string, ReportImage[]>();
-  for (const image of images) {
-    const id = ids.get(input.lineOf(image.id) ?? 0) ?? image.id;
-    const own = lines.get(id);
-    if (own === undefined) lines.set(id, [image]);
-    else own.push(image);
-  }
+  for (const { number, line } of input.lines()) ids.set(number, line.custom_id);
+  const lines = groupBy(images, ({ id }) => ids.get(input.lineOf(id) ?? 0) ?? id);
   return [...lines].map(([id, own]) => ({ id, images: own }));
 }
 
