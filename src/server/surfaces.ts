@@ -15,6 +15,7 @@ import { openaiBatches, openaiLines, resultFile as openaiResultFile } from "./op
 import { openaiFiles } from "./openai/files.ts";
 import { openaiImages } from "./openai/images.ts";
 import type { Operation, Surface } from "./operation.ts";
+import { testApi } from "./testing/operations.ts";
 
 /** Errors of the batch API, and of every path that belongs to no other surface. */
 const batchErrorStyle: ErrorStyle = {
@@ -48,6 +49,7 @@ export const SURFACES: readonly Surface[] = [
   ...openaiImages,
   openaiFiles,
   openaiBatches,
+  testApi,
   monitoring,
 ];
 
