@@ -18,6 +18,17 @@ export interface WantedFile extends FileForm {
   path: string;
 }
 
+/** The files that are made of the pictures of a line, and where they may lie. */
+export interface LineFiles {
+  /** The directory of the prompt file, from which paths lead. */
+  from: string;
+  /** Files may lie below this directory, too. */
+  root?: string | undefined;
+  /** The files do not say that they are made by AI. */
+  unmarked?: true | undefined;
+  wanted: WantedFile[];
+}
+
 /** The fields of a line that say which files it wants. */
 export const FILE_FIELDS: readonly string[] = [
   ...["file", "pixels", "fit", "position", "format", "encode_quality", "trim", "also"],
@@ -212,7 +223,7 @@ function formatOf(value: unknown, report: Report): FileFormat | null {
 }
 
 /** Returns the format of a name such as `webp` or `JPG`; null for any other. */
-export function readFileFormat(text: string): FileFormat | null {
+function readFileFormat(text: string): FileFormat | null {
   const name = text.trim().replace(/^\./, "").toLowerCase();
   return Object.hasOwn(ENDINGS, name) ? (ENDINGS[name] ?? null) : null;
 }

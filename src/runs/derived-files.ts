@@ -6,28 +6,24 @@ import { removeFile, saving } from "../client/file-errors.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { DigitalSource } from "../contract/image-formats.ts";
 import { expandedCustomIds } from "../contract/limits.ts";
-import {
-  appendText,
-  makeDirectory,
-  realPathBelow,
-  regularFilePieces,
-  writeFileDurably,
-} from "../kernel/files.ts";
+import { appendText, makeDirectory, regularFilePieces, writeFileDurably } from "../kernel/files.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { canonicalJson } from "../kernel/json.ts";
 import { foldFileName } from "../kernel/text.ts";
 import { readLines } from "../prompts/lines.ts";
 import { type FileLine, formatProblem, type Problem } from "../prompts/problems.ts";
-import { isNumbered, numberedPath, type WantedFile } from "../prompts/wanted-files.ts";
+import { isNumbered, type LineFiles, numberedPath, type WantedFile } from "../prompts/wanted-files.ts";
 import { type InputLine, lineFilesOf, pathFrom, type RunInput, readRunInput } from "./directory/input.ts";
 import { type ResultLine, readVersions, writeResults } from "./directory/results.ts";
 import {
+  type DerivedFile,
   hashFile,
   isImagePath,
   isVersionPath,
   readJsonLine,
   requireReplaceable,
 } from "./directory/run-files.ts";
+import { findFile } from "./plan/prompt-files.ts";
 import { type Review, readReview, versionOf } from "./review.ts";
 import { stands } from "./standing.ts";
 
@@ -35,44 +31,6 @@ import { stands } from "./standing.ts";
  * The files that are made of the pictures of a run, where a person wants them: cut, smaller, in another format, beside the prompt
  * file. The pictures in the run's directory stay as they are, so these files can be made again at any time, for free.
  */
-
-/** The files that are made of the pictures of a line, and where they may lie. */
-export interface LineFiles {
-  /** The directory of the prompt file, from which paths lead. */
-  from: string;
-  /** Files may lie below this directory, too. */
-  root?: string | undefined;
-  /** The files do not say that they are made by AI. */
-  unmarked?: true | undefined;
-  wanted: WantedFile[];
-}
-
-/** A file that was made of a picture, in the results. */
-export interface DerivedFile {
-  /** From the directory of the prompt file on, with `/`. */
-  path: string;
-  sha256: string;
-  width: number;
-  height: number;
-  bytes: number;
-  /** The picture has fewer pixels than the file. */
-  enlarged?: true | undefined;
-  /** The content credentials (C2PA) of the picture are not in the file. */
-  lost_credentials?: true | undefined;
-}
-
-/** Returns the real path of a file of a line; null when it does not lie where it may, also where links lead. */
-export async function findFile(
-  { from, root }: Pick<LineFiles, "from" | "root">,
-  path: string,
-): Promise<string | null> {
-  const full = resolve(from, path);
-  for (const top of [from, ...(root === undefined ? [] : [root])]) {
-    const real = await realPathBelow(top, full);
-    if (real !== null) return real;
-  }
-  return null;
-}
 
 /** The record of the files that a run has made, in its directory. A line is added before its file is written. */
 const RECORD_FILE = "files.jsonl";
@@ -93,7 +51,7 @@ const recordSchema = z.object({
 type Made = z.infer<typeof recordSchema>;
 
 /** What a run has made, by the path of the file on disk. */
-export class MadeFiles {
+class MadeFiles {
   readonly #dir: string;
   readonly #made = new Map<string, Made[]>();
 
@@ -443,7 +401,7 @@ async function hashOrOther(path: string): Promise<string | null> {
 const MOST_SHOWN = 20;
 
 /** Returns the error for files in the place of those that lines want. `more`: what it means for the command. */
-export function filesError(problems: readonly Problem[], more: string): ImgbatchError {
+function filesError(problems: readonly Problem[], more: string): ImgbatchError {
   const lines = problems.slice(0, MOST_SHOWN).map(formatProblem);
   const hidden = problems.length - lines.length;
   const which = problems.length === 1 ? "1 file is" : `${problems.length} files are`;

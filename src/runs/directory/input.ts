@@ -25,7 +25,7 @@ import {
 import { sha256Hex } from "../../kernel/ids.ts";
 import { readLines } from "../../prompts/lines.ts";
 import { optionFields, seedOf } from "../../prompts/options.ts";
-import type { LineFiles } from "../derived-files.ts";
+import type { LineFiles } from "../../prompts/wanted-files.ts";
 import type { PlannedItem } from "../plan/plan.ts";
 import type { PromptReference } from "../plan/reference-files.ts";
 import { textOf } from "../plan/spool.ts";

@@ -10,11 +10,11 @@ import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { codePointLength } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
 import { givenFields } from "../../prompts/options.ts";
-import type { DerivedFile } from "../derived-files.ts";
 import { stands } from "../standing.ts";
 import { type InputLine, type RunInput, readRunInput } from "./input.ts";
 import { IMAGES_FOLDER, VERSIONS_FOLDER } from "./names.ts";
 import {
+  type DerivedFile,
   hashFile,
   isImagePath,
   isWholeImage,

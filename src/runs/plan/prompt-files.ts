@@ -4,15 +4,14 @@ import { basename, dirname, extname, join, relative, resolve, sep } from "node:p
 import { type ErrorDetails, ImgbatchError } from "../../contract/errors.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
-import { isWithin, openPathBelow } from "../../kernel/files.ts";
+import { isWithin, openPathBelow, realPathBelow } from "../../kernel/files.ts";
 import { foldFileName, truncateCodePoints } from "../../kernel/text.ts";
 import type { RowSource } from "../../prompts/check-row.ts";
 import { type Options, optionFields } from "../../prompts/options.ts";
 import { type FileLine, MOST_SHOWN_CHARS, type Problems } from "../../prompts/problems.ts";
 import { PromptReader, type ReaderRules, type ReadPrompt } from "../../prompts/prompt-reader.ts";
 import type { Variant } from "../../prompts/variables.ts";
-import { isNumbered, numberedPath } from "../../prompts/wanted-files.ts";
-import { findFile, type LineFiles } from "../derived-files.ts";
+import { isNumbered, type LineFiles, numberedPath } from "../../prompts/wanted-files.ts";
 import { RUN_STATE_FILE } from "../directory/run-state.ts";
 import { loadReference, type PromptReference } from "./reference-files.ts";
 import { type PromptText, Spool, textOf } from "./spool.ts";
@@ -280,6 +279,19 @@ async function claimFiles(
       break;
     }
   }
+}
+
+/** Returns the real path of a file of a line; null when it does not lie where it may, also where links lead. */
+export async function findFile(
+  { from, root }: Pick<LineFiles, "from" | "root">,
+  path: string,
+): Promise<string | null> {
+  const full = resolve(from, path);
+  for (const top of [from, ...(root === undefined ? [] : [root])]) {
+    const real = await realPathBelow(top, full);
+    if (real !== null) return real;
+  }
+  return null;
 }
 
 function outsideOf({ from, root }: LineFiles, path: string): string {

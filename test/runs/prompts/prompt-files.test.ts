@@ -459,7 +459,6 @@ it("[FILE-2] a slip in a short name is said with what was meant, and other words
     "cars",
     "var",
     "line",
-    "file",
   ];
   const [row] = await read({ "p.csv": table(words) });
   expect(Object.keys(JSON.parse(String(row?.metadata)))).toEqual(words);
