@@ -6,7 +6,7 @@ const MOST_REQUESTS = 1000;
 const MOST_CHARS = 32 * 1024 * 1024;
 
 /** What a fault looks at. */
-export interface FaultTarget {
+interface FaultTarget {
   vendor: Vendor;
   /** See `x-imgbatch-test`; null without that header. */
   test: string | null;
