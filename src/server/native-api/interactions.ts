@@ -1,3 +1,4 @@
+// Longer than other files, because it is one translation: interactions as `generateContent`, and what came of it back as interactions.
 import { STATUS_CODES } from "node:http";
 import type { Request, Response } from "express";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
