@@ -373,7 +373,7 @@ function requireUnchanged(
 ): void {
   const others = files.filter(({ lock, flags, lines }) => {
     const isOther = lock !== null && canonicalJson(lock.head.flags) !== canonicalJson({ ...flags });
-    return isOther && lines.some(({ line, state }) => line !== null && state !== "ok");
+    return isOther && lines.some(({ state }) => state !== "ok");
   });
   const affected = others.flatMap(({ lines }) =>
     lines.filter(({ line, prompt, state }) => line && prompt && state !== "ok"),
@@ -424,16 +424,14 @@ function pricedLines(
 ): { price: string; details: string[] } {
   const lockOf = (line: LockedLine) => files.find((file) => file.lines.includes(line))?.lock ?? null;
   const costs = lines.map((line) => priceOfLine(line, lockOf(line)));
-  const details = lines
-    .slice(0, MOST_LISTED)
-    .map(({ prompt, reason }) =>
-      formatProblem({
-        file: prompt?.fileLine.file ?? "",
-        line: prompt?.fileLine.line ?? null,
-        field: prompt?.shownId ?? null,
-        message: reason,
-      }),
-    );
+  const details = lines.slice(0, MOST_LISTED).map(({ prompt, reason }) =>
+    formatProblem({
+      file: prompt?.fileLine.file ?? "",
+      line: prompt?.fileLine.line ?? null,
+      field: prompt?.shownId ?? null,
+      message: reason,
+    }),
+  );
   const more = lines.length - details.length;
   const sum = costs.reduce((total: number, cost) => total + (cost ?? 0), 0);
   const price = costs.includes(null)

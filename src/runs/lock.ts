@@ -348,7 +348,31 @@ function entriesOf(lines: readonly LockLine[], prompts: readonly LockPrompt[]): 
       used.add(line);
     }
   }
+  // A prompt without an id that was changed between two others is found by its place.
+  const places = gapsIn(lines, (line) => (used.has(line) ? line : undefined));
+  for (const [before, changed] of gapsIn(prompts, (prompt) => found.get(prompt))) {
+    const free = places.get(before)?.filter(({ entry }) => entry.id === undefined) ?? [];
+    for (const prompt of changed.filter(({ id }) => id === null)) {
+      const line = free.shift();
+      if (line !== undefined) found.set(prompt, line);
+    }
+  }
   return found;
+}
+
+/** Groups the values without an anchor by the anchor before them. */
+function gapsIn<T>(
+  values: readonly T[],
+  anchorOf: (value: T) => LockLine | undefined,
+): Map<LockLine | null, T[]> {
+  const gaps = new Map<LockLine | null, T[]>();
+  let before: LockLine | null = null;
+  for (const value of values) {
+    const anchor = anchorOf(value);
+    if (anchor !== undefined) before = anchor;
+    else gaps.set(before, [...(gaps.get(before) ?? []), value]);
+  }
+  return gaps;
 }
 
 /** Returns the entries of no prompt. One that only repeats the id or the file of a prompt is left from a merge, and is none of them. */

@@ -116,6 +116,22 @@ it("[LOCK-1] a new prompt is made without --update, and only that one", async ()
   expect(await check(one)).toMatchObject({ code: 0, counts: { ok: 4 } });
 });
 
+it("[LOCK-1] prompts without ids are found by their content, and an edited one by its place: it needs --update", async () => {
+  const upstream = await startFakeUpstream();
+  const one = await machine(upstream);
+  const submit = (...args: string[]) => one.run("submit", "p.txt", "--max-cost", "1", "--json", ...args);
+  one.write("p.txt", "a cat\na dog\nan owl\n");
+  expect((await submit("--lock")).code).toBe(0);
+  one.write("p.txt", "a fox\na cat\na big dog\nan owl\n");
+  const { lines } = (await one.run("check", "p.txt", "--json")).json() as { lines: { state: string }[] };
+  expect(lines.map(({ state }) => state)).toEqual(["missing", "ok", "stale", "ok"]);
+  expect((await submit()).code).toBe(6);
+  expect(posts(upstream)).toBe(3);
+  expect((await submit("--update")).code).toBe(0);
+  expect(posts(upstream)).toBe(5);
+  expect((await one.run("check", "p.txt")).code).toBe(0);
+});
+
 it("[LOCK-2] pictures that another machine lacks are exit 10 with the price, and --include-lost makes them", async () => {
   const upstream = await startFakeUpstream();
   const one = await machine(upstream);
@@ -202,6 +218,6 @@ it("[LOCK-1] the flags that shape the pictures are in the lock file: check needs
   expect(await check(one)).toMatchObject({ code: 0, counts: { ok: 2 } });
   const other = await one.submit("--var", "animal=@animals.txt", "--aspect-ratio", "1:1");
   expect([other.code, other.json().error?.code]).toEqual([6, "PROMPTS_CHANGED"]);
-  expect(other.stderr).toMatch(/with the flags of before: .*--aspect-ratio 3:2/);
+  expect(other.stderr).toMatch(/with the flags of before:\nnext: .*--aspect-ratio 3:2/);
   expect(posts(upstream)).toBe(2);
 });
