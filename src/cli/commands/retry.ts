@@ -184,7 +184,7 @@ async function retry(
   const finish = async (started: StartedRun) => {
     if (options.detach) return describeDetached(context, options, started);
     const result = await finishRun(context, service, { ...started, ...run });
-    if (remake !== null) await recordTold(dir, started.state);
+    if (remake !== null) await recordTold(dir, started.state, clock.nowMs());
     return result;
   };
   const open = openRetry(runState, service);
@@ -209,10 +209,8 @@ async function retry(
   }
   const before = remakeFlags(runState);
   const isSame = remake !== null && before !== null && canonicalJson(before) === canonicalJson(remake.flags);
-  if (isSame && isUntold(runState) && !dryRun) {
-    reporter.note(
-      "the same command made these images, and was ended before it said so: run it again for others",
-    );
+  if (isSame && isUntold(runState, context.beganMs) && !dryRun) {
+    reporter.note("the same command has just made these images: run it again for others");
     return finish(await send(work));
   }
   if (remake !== null) {
