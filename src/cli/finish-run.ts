@@ -2,7 +2,7 @@ import { join } from "node:path";
 import type { Batch } from "../client/answers.ts";
 import { timeLimit } from "../client/poll.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
-import { EXIT_CODES } from "../contract/errors.ts";
+import { EXIT_CODES, errorEntry, ImgbatchError } from "../contract/errors.ts";
 import { DIFFERS } from "../contract/image-formats.ts";
 import { isRefusalCode } from "../contract/statuses.ts";
 import { shellWord } from "../kernel/command-line.ts";
@@ -18,6 +18,7 @@ import {
   sumCosts,
 } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
+import { formatProblem } from "../prompts/problems.ts";
 import {
   collectRun,
   EarlyImages,
@@ -25,6 +26,7 @@ import {
   NOT_REMADE,
   type RunOutcome,
 } from "../runs/collect-run.ts";
+import { makeFiles } from "../runs/derived-files.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
@@ -39,6 +41,7 @@ import type { CommandContext, CommandResult } from "./command.ts";
 import { withService } from "./connect/connect.ts";
 import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import { pollInterval, stoppable } from "./interruption.ts";
+import { flagOption } from "./options.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
 import { ALL_HERE, remakeCommand, unknownNote } from "./output/next-step.ts";
 import { fetchAgain, SheetSoFar, writeRunReports } from "./output/reports.ts";
@@ -181,14 +184,66 @@ export async function fetchRun(
 
 /** Writes the reports of a run, and returns the result. */
 export async function describeFinished(context: CommandContext, run: EndedRun): Promise<CommandResult> {
-  const { outcome, state, shownDir } = run;
+  const { state, shownDir } = run;
   context.output.settle();
+  const files = await filesOf(context, run);
+  const outcome = files === null ? run.outcome : { ...run.outcome, lines: files.lines };
   const { model: usual, task_name: name = null } = state.request ?? {};
   const model = [...new Set(state.batches.flatMap((batch) => batch.model ?? usual ?? []))].join(", ") || null;
   const advice = canRetry(run) ? fetchAgain(outcome, shownDir) : { retryCommand: null };
   const { paidNowMicroUsd } = outcome;
   await writeRunReports(context, { outcome, shownDir, model, name, paidNowMicroUsd, ...advice });
-  return describeRun(context, run);
+  const result = describeRun(context, { ...run, outcome });
+  return files === null ? result : withFiles(context, result, files);
+}
+
+type Files = NonNullable<Awaited<ReturnType<typeof makeFiles>>>;
+
+/** Makes the files that the lines of a run want of its images; null if they want none. */
+async function filesOf(
+  { options, signal }: CommandContext,
+  { outcome: { dir, lines }, shownDir }: EndedRun,
+): Promise<Files | null> {
+  const [force, isStrict] = [flagOption(options, "force"), flagOption(options, "strict")];
+  return makeFiles({ dir, lines, force, isStrict, signal }).catch((error: unknown) => {
+    if (!(error instanceof ImgbatchError) || error.code !== "SAVE_FAILED") throw error;
+    const { code, message, cause } = error;
+    const advice = `all images are in ${shellWord(shownDir)}; run the same command again: it makes the files and pays nothing`;
+    throw new ImgbatchError(code, message, { cause, advice });
+  });
+}
+
+/** Says which files were made of the images of a run, and which were not. */
+function withFiles({ output }: CommandContext, result: CommandResult, files: Files): CommandResult {
+  const { lines, writtenCount, problems, enlarged, undecided, removed } = files;
+  const count = lines.reduce((sum, { derived = [] }) => sum + derived.length, 0);
+  output.note(`${counted(count, "file")} made of the images, ${writtenCount} of them written now`);
+  for (const path of removed) output.note(`removed ${shellWord(path)}: no line names it any more`);
+  if (enlarged.length > 0)
+    output.note(`${listed(enlarged)}: larger than the image, which has fewer pixels (--strict refuses that)`);
+  if (undecided.length > 0)
+    output.note(`${listed(undecided)}: the first image became the file; imgbatch review chooses another one`);
+  const json = { ...(result.json as object), derived_count: count, derived_written: writtenCount };
+  for (const problem of problems) output.note(`  ${formatProblem(problem)}`);
+  const taken = problems.filter(({ code }) => code === "FILE_EXISTS");
+  if (taken.length > 0)
+    output.note(
+      `${counted(taken.length, "file")} left as ${taken.length === 1 ? "it is" : "they are"}: submit --force replaces such files`,
+    );
+  const first = taken[0] ?? problems[0];
+  if (first === undefined || result.exitCode !== EXIT_CODES.ok.code) return { ...result, json };
+  const { code } = first;
+  const message = `${counted(problems.length, "file")} could not be made: ${formatProblem(first)}`;
+  return {
+    ...result,
+    exitCode: EXIT_CODES[errorEntry(code).exit].code,
+    json: { ...json, error: { code, message } },
+  };
+}
+
+/** `a, b, c, …`. */
+function listed(names: readonly string[]): string {
+  return `${names.slice(0, SHOWN_FAILURES).join(", ")}${names.length > SHOWN_FAILURES ? ", …" : ""}`;
 }
 
 /** Whether `imgbatch retry` knows the prompts. */

@@ -102,7 +102,8 @@ export async function itemsOf(
     const { path: file } = input;
     const report = (field: string | null, message: string) =>
       problems.add({ file, line: number }, field, message);
-    const { references: specs, prompt, metadata, ...fields } = checkRow(line, RULES, report);
+    // Files are made of the pictures of a run, not of a request.
+    const { references: specs, prompt, metadata, files: _, ...fields } = checkRow(line, RULES, report);
     const references: PromptReference[] = [];
     for (const { path = "", field, id, type } of specs) {
       const known = loaded.get(path);

@@ -59,7 +59,8 @@ function withPathTargets(listener: RequestListener): RequestListener {
 }
 
 /** The paths that pages of other origins may call: never those of the console. */
-const FOR_PAGES = /^\/(?:v1\/)?images\/|^\/(?:upload\/)?v1beta(?:\/|$)|^\/v1\/models(?:\/|$)/;
+const FOR_PAGES =
+  /^\/(?:v1\/)?(?:images\/|responses(?:\/|$))|^\/(?:upload\/)?v1beta(?:\/|$)|^\/v1\/models(?:\/|$)/;
 
 /** Lets pages of these origins read the answers of `FOR_PAGES` (Fetch standard, CORS protocol). A page sends its key itself. */
 function allowOrigins(origins: readonly string[]): RequestHandler {

@@ -14,6 +14,7 @@ import { nativeSurfaces } from "./native-api/operations.ts";
 import { openaiBatches, openaiLines, resultFile as openaiResultFile } from "./openai/batches.ts";
 import { openaiFiles } from "./openai/files.ts";
 import { openaiImages } from "./openai/images.ts";
+import { openaiResponses } from "./openai/responses.ts";
 import type { Operation, Surface } from "./operation.ts";
 
 /** Errors of the batch API, and of every path that belongs to no other surface. */
@@ -46,6 +47,7 @@ export const SURFACES: readonly Surface[] = [
   ticketDownloads,
   ...nativeSurfaces,
   ...openaiImages,
+  openaiResponses,
   openaiFiles,
   openaiBatches,
   monitoring,

@@ -9,6 +9,7 @@ import { costText } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import type { Problems } from "../../prompts/problems.ts";
 import { ownOrigin } from "../../providers/catalogue/catalogue.ts";
+import { requireOwnFiles } from "../../runs/derived-files.ts";
 import { checkDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { readResults } from "../../runs/directory/results.ts";
 import { otherMaker } from "../../runs/directory/run-service.ts";
@@ -109,6 +110,10 @@ async function run(context: CommandContext): Promise<CommandResult> {
       root: context.root,
       hidden: context.hidden,
       ...(await readVariableRules(context)),
+      file: options.files.path,
+      files: { format: options.files.format, model: typed.model ?? undefined },
+      filesRoot: options.files.root,
+      isUnmarked: options.files.isUnmarked,
       shared: await loadReferences(context.options, "reference", cwd, limits),
       note: (remark) => context.output.note(remark),
       options: options.itemOptions,
@@ -118,6 +123,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       }),
       findMore: (read, problems) => findMisfits(limited, options, read, problems),
     });
+    if (!options.files.isForced) await requireOwnFiles(options.dir, items);
     if (kept.size > 0) context.output.note(keptNote([...kept]));
     const locks = await openLocks(limited, options, items);
     if (locks === null) return await runItems(limited, options, items);

@@ -1,10 +1,17 @@
 import { closeSync, constants, openSync, readSync } from "node:fs";
 import { copyFile, readFile, rename, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { join, relative, resolve, sep } from "node:path";
 import { z } from "zod";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { BACKGROUNDS, type ImageSize, MOST_SEED, readImageSize } from "../../contract/image-formats.ts";
+import {
+  BACKGROUNDS,
+  FILE_FORMATS,
+  FITS,
+  type ImageSize,
+  MOST_SEED,
+  readImageSize,
+} from "../../contract/image-formats.ts";
 import { expandedCustomIds } from "../../contract/limits.ts";
 import {
   makeDirectory,
@@ -18,6 +25,7 @@ import {
 import { sha256Hex } from "../../kernel/ids.ts";
 import { readLines } from "../../prompts/lines.ts";
 import { optionFields, seedOf } from "../../prompts/options.ts";
+import type { LineFiles } from "../../prompts/wanted-files.ts";
 import type { PlannedItem } from "../plan/plan.ts";
 import type { PromptReference } from "../plan/reference-files.ts";
 import { textOf } from "../plan/spool.ts";
@@ -96,6 +104,16 @@ const imageSize = z.string().transform((text, context): ImageSize => {
   return size ?? "1K";
 });
 
+const wantedFile = z.object({
+  path: z.string().min(1),
+  pixels: z.string().optional(),
+  fit: z.enum(FITS).optional(),
+  position: z.string().optional(),
+  format: z.enum(FILE_FORMATS),
+  encode_quality: z.int().min(1).max(100).optional(),
+  trim: z.literal(true).optional(),
+});
+
 /** A line of `input.jsonl`: the input as it was sent, in the form of a prompt file, with reference images by hash. */
 const inputSchema = z.looseObject({
   custom_id: z.string().min(1),
@@ -126,6 +144,15 @@ const inputSchema = z.looseObject({
     line: z.int().min(1),
     /** The values of the lists that made the prompt. */
     values: z.record(z.string(), z.string()).optional(),
+    /** The files that are made of its pictures besides those of the run. Paths of directories lead from that of the run. */
+    files: z
+      .object({
+        from: z.string(),
+        root: z.string().optional(),
+        unmarked: z.literal(true).optional(),
+        wanted: z.array(wantedFile).min(1),
+      })
+      .optional(),
   }),
 });
 export type InputLine = z.infer<typeof inputSchema>;
@@ -150,7 +177,7 @@ export async function writeInput(
   }
   const lines = {
     *[Symbol.iterator]() {
-      for (const item of items) yield toInputLine(item);
+      for (const item of items) yield toInputLine(item, dir);
     },
   };
   await writeJsonLines(join(dir, name), lines);
@@ -289,8 +316,8 @@ function readRange(path: string, { start, bytes }: LineRange): string {
   }
 }
 
-function toInputLine(item: PlannedItem): InputLine {
-  const { typedId, fileLine, variant } = item;
+function toInputLine(item: PlannedItem, dir: string): InputLine {
+  const { typedId, fileLine, variant, files } = item;
   const values = variant === undefined ? {} : { values: variant.values };
   const references = item.references.map((reference) => ({
     path: referencePath(reference.sha256),
@@ -304,8 +331,25 @@ function toInputLine(item: PlannedItem): InputLine {
     ...(item.model === undefined ? {} : { model: item.model }),
     ...optionFields(item),
     ...(item.metadata === null ? {} : { metadata: JSON.parse(textOf(item.metadata)) }),
-    source: { ...(item.source ?? { ...(typedId === null ? {} : { id: typedId }), ...fileLine, ...values }) },
+    source: {
+      ...(item.source ?? { ...(typedId === null ? {} : { id: typedId }), ...fileLine, ...values }),
+      ...(files === undefined ? {} : { files: movedFiles(files, (path) => pathFrom(dir, path)) }),
+    },
   };
+}
+
+/** Returns the files that are made of the pictures of a line, with the paths of directories as they are here. */
+export function lineFilesOf(dir: string, { source: { files } }: Pick<InputLine, "source">): LineFiles | null {
+  return files === undefined ? null : movedFiles(files, (path) => resolve(dir, path));
+}
+
+/** Returns a path as it leads from a directory, with `/`. */
+export function pathFrom(dir: string, path: string): string {
+  return relative(dir, path).split(sep).join("/") || ".";
+}
+
+function movedFiles({ from, root, ...files }: LineFiles, move: (path: string) => string): LineFiles {
+  return { ...files, from: move(from), ...(root === undefined ? {} : { root: move(root) }) };
 }
 
 function labelsOf({ id, type }: PromptReference): { id?: string; type?: string } {

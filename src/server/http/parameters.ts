@@ -310,6 +310,26 @@ export const PARAMETERS = {
     oneOf([...FILE_PURPOSES, "batch_output"]),
   ),
   OpenaiBatchId: path("id", "Id of a batch that this key made with this API."),
+  ResponseId: path("id", "Id of a response that this key got."),
+  StreamAgain: query("stream", "`true`: as the events of its stream.", oneOf(["true", "false"]), {
+    code: invalidAtGoogle,
+  }),
+  StartingAfter: query(
+    "starting_after",
+    "With `stream`: only the events behind the one of this `sequence_number`.",
+    integer(0),
+    { code: invalidAtGoogle },
+  ),
+  InteractionId: path("id", "Id of an interaction of this key."),
+  LastEventId: query(
+    "last_event_id",
+    "With `stream`: only the events behind the one of this `event_id`.",
+    integer(0),
+    { code: invalidAtGoogle },
+  ),
+  IncludeInput: query("include_input", "`true`: with what was asked for.", oneOf(["true", "false"]), {
+    code: invalidAtGoogle,
+  }),
   RetryCount: header(
     "X-Stainless-Retry-Count",
     "Sent by OpenAI's library. Above 0, a request that equals one of the last 35 minutes gets the batch of that one.",

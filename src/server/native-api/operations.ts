@@ -6,6 +6,7 @@ import { download } from "../jobs/vendor-files.ts";
 import type { Credential, Surface } from "../operation.ts";
 import { fileOperations, nativeUploads } from "./files.ts";
 import { generateOperations } from "./generate.ts";
+import { interactions } from "./interactions.ts";
 import { createJobOperation, jobOperations } from "./jobs.ts";
 import { modelOperations, sharedModelOperations } from "./models.ts";
 
@@ -112,4 +113,11 @@ const sharedModels: Surface = {
 };
 
 /** The vendor's API. */
-export const nativeSurfaces: readonly Surface[] = [nativeUploads, downloads, files, realtime, sharedModels];
+export const nativeSurfaces: readonly Surface[] = [
+  nativeUploads,
+  downloads,
+  files,
+  interactions,
+  realtime,
+  sharedModels,
+];
