@@ -382,6 +382,7 @@ const outputOperation: Operation = {
 
 const generations: Surface = {
   tag: "realtime",
+  vendor: "openai",
   prefix: PATHS.imageGenerations,
   operations: [generateOperation],
   credential: headerKey,
@@ -391,6 +392,7 @@ const generations: Surface = {
 
 const edits: Surface = {
   tag: "realtime",
+  vendor: "openai",
   prefix: PATHS.imageEdits,
   operations: [editOperation],
   credential: headerKey,
@@ -398,6 +400,7 @@ const edits: Surface = {
 
 const outputs: Surface = {
   tag: "realtime",
+  vendor: "openai",
   prefix: "/v1/images/outputs",
   operations: [outputOperation],
   credential: null,
