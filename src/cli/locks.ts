@@ -68,7 +68,7 @@ interface LockPlace {
 }
 
 /** Returns the typed flags that shape the pictures, as a lock file has them. Throws `USAGE` for a path that leads out of `root`. */
-export function lockFlagsOf(options: read.TypedOptions, place: LockPlace): LockFlags {
+function lockFlagsOf(options: read.TypedOptions, place: LockPlace): LockFlags {
   const flags: Record<string, string | string[]> = {};
   for (const name of SHAPING) {
     const { [name]: value } = options;
@@ -131,7 +131,7 @@ export async function readLocked(
 }
 
 /** Returns prompts as their entries see them. `mimeType`: the type of all pictures. */
-export function lockPromptsOf(
+function lockPromptsOf(
   items: readonly PromptItem[],
   mimeType: ImageMimeType = "image/png",
 ): LockPrompt[] {
@@ -150,7 +150,7 @@ export function lockPromptsOf(
  * Returns what it costs to bring a line in order where its originals are not here, in micro-dollars. 0 for what needs no new
  * picture; null where nobody knows.
  */
-export function costOfLine(line: LockedLine, lock: Lock | null): number | null {
+function costOfLine(line: LockedLine, lock: Lock | null): number | null {
   const { state, isMade } = line;
   const isFree = state === "ok" || state === "altered" || (state === "stale" && isMade);
   return isFree ? 0 : priceOfLine(line, lock);
