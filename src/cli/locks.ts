@@ -131,10 +131,7 @@ export async function readLocked(
 }
 
 /** Returns prompts as their entries see them. `mimeType`: the type of all pictures. */
-function lockPromptsOf(
-  items: readonly PromptItem[],
-  mimeType: ImageMimeType = "image/png",
-): LockPrompt[] {
+function lockPromptsOf(items: readonly PromptItem[], mimeType: ImageMimeType = "image/png"): LockPrompt[] {
   const named = assignIds(items);
   return items.map((item, i) => ({
     id: item.customId,
