@@ -53,6 +53,8 @@ export const PATHS = {
   uploads: "/upload/v1beta/files",
   sharedModels: "/v1/models",
   sharedModel: "/v1/models/{model}",
+  testFaults: "/imgbatch/test/faults",
+  testRequests: "/imgbatch/test/requests",
   ready: "/readyz",
   health: "/healthz",
   metrics: "/metrics",

@@ -16,6 +16,7 @@ import { openaiFiles } from "./openai/files.ts";
 import { openaiImages } from "./openai/images.ts";
 import { openaiResponses } from "./openai/responses.ts";
 import type { Operation, Surface } from "./operation.ts";
+import { testApi } from "./testing/operations.ts";
 
 /** Errors of the batch API, and of every path that belongs to no other surface. */
 const batchErrorStyle: ErrorStyle = {
@@ -50,6 +51,7 @@ export const SURFACES: readonly Surface[] = [
   openaiResponses,
   openaiFiles,
   openaiBatches,
+  testApi,
   monitoring,
 ];
 

@@ -230,3 +230,93 @@ it("[DERIVE-1] --file names the files of a table by its columns, and each image 
   expect(read("img/birds/owl-1.webp").equals(read("img/birds/owl-2.webp"))).toBe(false);
   expect(asked).toHaveLength(3);
 });
+
+it("[DERIVE-1] also names more files of the same picture, in a cell between semicolons", async () => {
+  const { asked, run, path, read } = await project();
+  const cell = "hero@2x.webp 1000x500; hero.jpg;x/small.png 50x";
+  writeFileSync(path("t.csv"), `prompt,file,pixels,also\na fox,public/hero.webp,500x250,${cell}\n`);
+  expect((await run("submit", "t.csv", "-o", "out", "--max-cost", "1")).code).toBe(0);
+  const sizes = await Promise.all(
+    ["hero.webp", "hero@2x.webp", "hero.jpg", "x/small.png"].map(async (name) => {
+      const { width, height, format } = await sharp(read(`public/${name}`)).metadata();
+      return [format, width, height];
+    }),
+  );
+  expect(sizes).toEqual([
+    ["webp", 500, 250],
+    ["webp", 1000, 500],
+    ["jpeg", 500, 250],
+    ["png", 50, 50],
+  ]);
+  expect(asked).toHaveLength(1);
+});
+
+it("[DERIVE-7] a file says that it is made by AI, of a person's own picture where one went in, and drawings say so, too", async () => {
+  const { cwd, write, submit, read, path } = await project();
+  writeFileSync(path("cat.png"), await picture(64, 64, 1));
+  write([
+    { custom_id: "a", prompt: "a fox", file: "a.png" },
+    { custom_id: "b", prompt: "a fox", file: "b.webp", reference_images: ["cat.png"] },
+  ]);
+  expect((await submit()).code).toBe(0);
+  const kind = (name: string) =>
+    /digitalsourcetype\/(\w+)/.exec(read(name).toString("latin1"))?.[1] ?? "nothing";
+  expect([kind("a.png"), kind("b.webp"), kind("out/images/a.png")]).toEqual([
+    "trainedAlgorithmicMedia",
+    "compositeWithTrainedAlgorithmicMedia",
+    "nothing",
+  ]);
+  expect((await submit("--no-mark")).code).toBe(0);
+  expect([kind("a.png"), kind("b.webp")]).toEqual(["nothing", "nothing"]);
+  expect(read("a.png").equals(read("out/images/a.png"))).toBe(true);
+  write([{ prompt: "a fox", file: "drawn.png" }], "drawn.jsonl");
+  const drawn = ["submit", "drawn.jsonl", "--config", "none", "--data", join(cwd, "other")];
+  expect((await runInProcess(drawn, { cwd })).code).toBe(0);
+  expect(kind("drawn.png")).toBe("algorithmicMedia");
+});
+
+it("[DERIVE-6] a file with more pixels than its picture is said, and not made with --strict", async () => {
+  const { asked, write, submit, read, path, results } = await project();
+  write([{ custom_id: "hero", prompt: "a fox", aspect_ratio: "1:1", file: "hero.png", pixels: "1500x1500" }]);
+  const strict = await submit("--strict");
+  expect([strict.code, existsSync(path("hero.png"))]).toEqual([4, false]);
+  expect(strict.stderr).toContain('p.jsonl:1: file: "hero.png" would be larger than its picture');
+  const made = await submit();
+  expect([made.code, made.stderr]).toEqual([0, expect.stringContaining("hero.png: larger than the image")]);
+  expect((await sharp(read("hero.png")).metadata()).width).toBe(1500);
+  expect(results()[0].derived[0]).toMatchObject({ enlarged: true });
+  expect(asked).toHaveLength(1);
+});
+
+it("[DERIVE-2] a disk that is full between original and file leaves nothing half-written, and the next run goes on", async () => {
+  const { asked, cwd, write, submit, read, path } = await project();
+  write([
+    { custom_id: "a", prompt: "a fox", file: "locked/a.webp" },
+    { custom_id: "b", prompt: "an owl", file: "b.webp" },
+  ]);
+  // A file where the directory is to be made stands for a disk that refuses.
+  writeFileSync(path("locked"), "");
+  const failed = await submit();
+  expect([failed.code, failed.stderr]).toEqual([9, expect.stringContaining("pays nothing")]);
+  expect(readdirSync(cwd).filter((name) => name.endsWith(".part"))).toEqual([]);
+  expect(existsSync(path("out/images/a.png"))).toBe(true);
+  rmSync(path("locked"));
+  expect((await submit()).code).toBe(0);
+  expect([read("locked/a.webp").length > 0, read("b.webp").length > 0, asked.length]).toEqual([
+    true,
+    true,
+    2,
+  ]);
+});
+
+it("[DERIVE-1] of several images the first becomes the file, which is said, and then the chosen one", async () => {
+  const { asked, write, submit, run, read } = await project();
+  write([{ custom_id: "owl", prompt: "an owl", output_count: 2, file: "owl.png" }]);
+  const made = await submit("--no-mark");
+  expect(made.stderr).toContain("owl: the first image became the file");
+  expect(read("owl.png").equals(read("out/images/owl_01.png"))).toBe(true);
+  expect((await run("review", "out", "--choose", "owl=2")).code).toBe(0);
+  expect((await submit("--no-mark")).stderr).not.toContain("the first image became the file");
+  expect(read("owl.png").equals(read("out/images/owl_02.png"))).toBe(true);
+  expect(asked).toHaveLength(2);
+});

@@ -7,6 +7,7 @@ import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { FILE_PURPOSES } from "../../contract/openai-api.ts";
 import { BATCH_STATUSES, ITEM_STATUSES } from "../../contract/statuses.ts";
+import { TEST_HEADER } from "../../contract/test-api.ts";
 import { fieldError } from "./errors.ts";
 
 const RFC_3339 = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})$/;
@@ -170,6 +171,11 @@ export const PARAMETERS = {
       .string()
       .regex(/^[0-9]+(\.[0-9]{1,6})?$/)
       .meta({ examples: ["1.25"] }),
+  ),
+  TestName: header(
+    TEST_HEADER,
+    "Keeps tests apart: a fault meets only requests with the same name, and the journal shows only those.",
+    z.string().regex(/^[\x20-\x7e]{1,200}$/),
   ),
   FindOnly: header(
     "x-imgbatch-find-only",

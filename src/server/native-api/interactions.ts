@@ -10,7 +10,7 @@ import type { Caller } from "../../domain/batches/create-batch.ts";
 import { type CheckedContent, type CheckedImage, contentFingerprint } from "../../domain/checked-content.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
 import { imageInMemory, type SentText, type SentTexts } from "../../domain/images/sent-image.ts";
-import { inputImageLimit, MAX_INPUT_IMAGES, type Misfit, type ModelEntry } from "../../domain/models.ts";
+import { inputImageLimit, MAX_INPUT_IMAGES, type ModelEntry, type UnmetNeed } from "../../domain/models.ts";
 import type { Transaction } from "../../domain/ports/stores.ts";
 import {
   conversationOf,
@@ -667,13 +667,13 @@ async function keptMessages(
   return result;
 }
 
-const PLACES: { [about in Misfit["about"]]?: string } = {
+const PLACES: { [about in UnmetNeed["about"]]?: string } = {
   references: "input",
   seed: "generation_config.seed",
   systemInstruction: "system_instruction",
 };
 
-function fieldOf(about: Misfit["about"], { format }: AskedInteraction): string {
+function fieldOf(about: UnmetNeed["about"], { format }: AskedInteraction): string {
   if (about === "size") return `${format}.image_size`;
   if (about === "aspectRatio") return `${format}.aspect_ratio`;
   return PLACES[about] ?? snake(about);
