@@ -19,6 +19,7 @@ import {
 } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
+import { findOddities, lookAtPictures, type Oddities, oddNote } from "../runs/checks.ts";
 import {
   collectRun,
   EarlyImages,
@@ -28,6 +29,7 @@ import {
 } from "../runs/collect-run.ts";
 import { makeFiles } from "../runs/derived-files.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
+import { readRunInput } from "../runs/directory/input.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
@@ -43,7 +45,7 @@ import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import { pollInterval, stoppable } from "./interruption.ts";
 import { flagOption } from "./options.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
-import { ALL_HERE, remakeCommand, unknownNote } from "./output/next-step.ts";
+import { ALL_HERE, nextCommand, remakeCommand, unknownNote } from "./output/next-step.ts";
 import { fetchAgain, SheetSoFar, writeRunReports } from "./output/reports.ts";
 import { type EndedSteps, nextOfRun } from "./output/run-steps.ts";
 import type { Target } from "./targets.ts";
@@ -192,9 +194,28 @@ export async function describeFinished(context: CommandContext, run: EndedRun): 
   const model = [...new Set(state.batches.flatMap((batch) => batch.model ?? usual ?? []))].join(", ") || null;
   const advice = canRetry(run) ? fetchAgain(outcome, shownDir) : { retryCommand: null };
   const { paidNowMicroUsd } = outcome;
-  await writeRunReports(context, { outcome, shownDir, model, name, paidNowMicroUsd, ...advice });
+  const oddities = await odditiesOf(context, outcome);
+  await writeRunReports(context, { outcome, shownDir, model, name, paidNowMicroUsd, oddities, ...advice });
   const result = describeRun(context, { ...run, outcome });
+  const odd = oddNote(oddities);
+  if (odd !== null) context.output.note(`${odd}; see ${nextCommand(context.global, "review", shownDir)}`);
   return files === null ? result : withFiles(context, result, files);
+}
+
+/** Looks at the pictures of a run that are no drawings. What goes wrong here changes nothing of how the run ends. */
+async function odditiesOf(
+  { clock, signal, output }: CommandContext,
+  { dir, lines }: RunOutcome,
+): Promise<Oddities> {
+  if (lines.every(({ play_money: isPlay }) => isPlay)) return new Map();
+  try {
+    await lookAtPictures(dir, lines, { clock, signal, onLook: output.progress });
+    return findOddities(dir, lines, await readRunInput(dir));
+  } catch {
+    return new Map();
+  } finally {
+    output.settle();
+  }
 }
 
 type Files = NonNullable<Awaited<ReturnType<typeof makeFiles>>>;
