@@ -42,8 +42,8 @@ export function captionIn(names: readonly string[]): string | undefined {
   return found.find((name) => name !== undefined);
 }
 
-/** A line of a run's own input, given as a prompt file, says where its prompt was read at first. */
-const SOURCE = "source";
+/** What a line of a run's own input, given as a prompt file, has besides: where its prompt was read at first, and a digest. */
+const OF_INPUT = ["source", "digest"];
 /** The part of a data URL before its data is no longer. */
 const MOST_URL_HEAD = 200;
 const REFERENCE_FIELDS = ["path", "data", "mime_type", "id", "type"];
@@ -152,7 +152,7 @@ function checkMetadata(
   if (!isObject)
     report("metadata", `must be an object, not ${nameOf(given)}; other fields are metadata, too`);
   const own = Object.entries(fields).filter(
-    ([name, value]) => !FIELDS.includes(name) && !(name === SOURCE && isSource(value)),
+    ([name]) => !FIELDS.includes(name) && !(OF_INPUT.includes(name) && isSource(fields.source)),
   );
   for (const [name, value] of own) {
     if (!isTaken(name, isStrict)) report(...unknownField(name));

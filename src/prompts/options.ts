@@ -151,7 +151,12 @@ export function optionFields(options: Options): OptionFields {
   return Object.fromEntries(given.filter(([, value]) => value !== undefined));
 }
 
-/** Returns the options of a line of a file that a run has written. */
+/** Returns the options of a line of a file that a run has written. See `optionFields`. */
+export function optionsOf(line: OptionFields): Options {
+  return readOptions((field) => line[field]);
+}
+
+/** Returns the same by the names of the line. */
 export function givenFields(line: OptionFields): OptionFields {
   const given = OPTION_FIELDS.map((field) => [field, line[field]] as const);
   return Object.fromEntries(given.filter(([, value]) => value !== undefined));

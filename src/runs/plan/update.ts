@@ -47,7 +47,7 @@ interface Match {
 async function readOldItems(dir: string): Promise<OldItem[]> {
   const input = await readRunInput(dir);
   requireUndamaged(input);
-  const items = Array.from(input.lines(), ({ line }) => toOldItem(line));
+  const items = Array.from(input.lines(), toOldItem);
   if (items.length === 0) throw damaged(`${input.path} is missing`);
   return items;
 }
