@@ -252,8 +252,8 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
   for (const { sha256, mimeType } of image.references) {
     images.push({ mimeType, data: await readReference(dir, sha256) });
   }
-  const { aspectRatio = null, size = null, seed = null, customId } = image;
-  const { quality = null, background = null, negativePrompt = null } = image;
+  const { aspect_ratio: aspectRatio = null, size = null, seed = null, customId } = image;
+  const { quality = null, background = null, negative_prompt: negativePrompt = null } = image;
   const prompt = textOf(image.prompt);
   const { model, mimeType: asked } = plan.settings;
   const shape = { aspectRatio, size, seed, quality, background, negativePrompt };
@@ -354,7 +354,7 @@ async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunSta
   const { inputSha256, settings, items } = plan;
   const earlier = await claimDirectory(dir, inputSha256);
   const { model, mimeType: mime_type } = settings;
-  const { aspectRatio: aspect_ratio = null, size = null } = settings.options;
+  const { aspect_ratio = null, size = null } = settings.options;
   const facts = { input_sha256: inputSha256, is_fresh: false, request: null, batches: [] };
   const runState: RunState = earlier ?? {
     ...newRunState(service, clock, facts),

@@ -15,9 +15,9 @@ import {
   writeFileDurably,
 } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { readLines } from "../../prompts/lines.ts";
 import type { RowSource } from "../../prompts/check-row.ts";
-import { type OptionFields, optionFields, seedOf } from "../../prompts/options.ts";
+import { readLines } from "../../prompts/lines.ts";
+import { type Options, optionsOf, seedOf } from "../../prompts/options.ts";
 import type { PlannedItem } from "../plan/plan.ts";
 import type { PromptReference } from "../plan/reference-files.ts";
 import { textOf } from "../plan/spool.ts";
@@ -102,7 +102,7 @@ async function holds(path: string, sha256: string): Promise<boolean> {
 }
 
 /** A prompt as a run sends it: a line of `input.jsonl`, in the form of a prompt file, with reference images by hash. */
-export interface InputLine extends OptionFields {
+export interface InputLine extends Options {
   custom_id: string;
   prompt: string;
   /** Default: 1. */
@@ -288,7 +288,7 @@ function toInputLine(item: PlannedItem): InputLine {
     ...(item.outputCount === 1 ? {} : { output_count: item.outputCount }),
     ...(references.length === 0 ? {} : { reference_images: references }),
     ...(item.model === undefined ? {} : { model: item.model }),
-    ...optionFields(item),
+    ...optionsOf(item),
     ...(item.metadata === null ? {} : { metadata: JSON.parse(textOf(item.metadata)) }),
     source: { ...(item.source ?? { ...(typedId === null ? {} : { id: typedId }), ...fileLine, ...values }) },
   };

@@ -6,11 +6,10 @@ import { programName, shellWord } from "../../kernel/command-line.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { openPathBelow } from "../../kernel/files.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
-import type { RowSource } from "../../prompts/check-row.ts";
-import { type Options, optionFields } from "../../prompts/options.ts";
-import { type FileLine, MOST_SHOWN_CHARS, type Problems } from "../../prompts/problems.ts";
-import { PromptReader, type ReaderRules, type ReadPrompt } from "../../prompts/prompt-reader.ts";
-import type { Variant } from "../../prompts/variables.ts";
+import type { CheckedRow, RowSource, Variant } from "../../prompts/check-row.ts";
+import { type Options, optionsOf } from "../../prompts/options.ts";
+import { type FileLine, MOST_SHOWN_CHARS, type Problems, type Report } from "../../prompts/problems.ts";
+import { PromptReader, type ReaderRules } from "../../prompts/prompt-reader.ts";
 import { RUN_STATE_FILE } from "../directory/run-state.ts";
 import { loadReference, type PromptReference } from "./reference-files.ts";
 import { type PromptText, Spool, textOf } from "./spool.ts";
@@ -114,8 +113,8 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
   const baseDir = baseOf(source);
   const bytes = isStdin ? source.stdin() : piecesOf(path, rules.root);
   try {
-    for await (const prompt of reader.read(file, bytes, rules.format ?? null))
-      await keep(prompt, baseDir, input);
+    for await (const { row, report } of reader.read(file, bytes, rules.format ?? null))
+      await keep(row, baseDir, input, report);
   } catch (error) {
     const code = systemCode(error);
     // The input is not wrong: reading was interrupted, or the disk for temporary files is full.
@@ -194,13 +193,13 @@ function baseOf({ name, cwd }: PromptSource): string {
 }
 
 async function keep(
-  { row, number, variant, fileLine, report }: ReadPrompt,
+  { references: specs, prompt, metadata: extra, variant, ...fields }: CheckedRow,
   baseDir: string,
   input: Input,
+  report: Report,
 ): Promise<void> {
   const { rules, spool, reader, items, loaded } = input;
-  if (items.at(-1)?.number !== number) loaded.clear();
-  const { references: specs, prompt, metadata: extra, ...fields } = row;
+  if (items.at(-1)?.number !== fields.number) loaded.clear();
   const references: PromptReference[] = [];
   for (const spec of specs) {
     const { path, id, type } = spec;
@@ -220,8 +219,6 @@ async function keep(
       prompt: spool.keepText(prompt),
       references,
       metadata,
-      fileLine,
-      number,
     };
     items.push(variant === null ? kept : { ...kept, variant });
   }
@@ -250,7 +247,7 @@ export function toPromptLine(item: PromptItem, cwd: string): Record<string, unkn
     ...(outputCount === 1 ? {} : { output_count: outputCount }),
     ...(images.length === 0 ? {} : { reference_images: images }),
     ...(model === undefined ? {} : { model }),
-    ...optionFields(item),
+    ...optionsOf(item),
     ...(metadata === null ? {} : { metadata: JSON.parse(textOf(metadata)) }),
   };
 }

@@ -118,7 +118,7 @@ it("the key comes from the content: the same request gives the same key, any cha
     plan([item("a", { seed: 0 })]),
     plan([item("a", { seed: 1 })]),
     plan([item("a", { quality: "low" })]),
-    plan([item("a", { negativePrompt: "low" })]),
+    plan([item("a", { negative_prompt: "low" })]),
     plan([item("a", { model: "other" })]),
   ].map((each) => each.chunks[0]?.contentKey);
   expect(new Set([base, ...others]).size).toBe(others.length + 1);

@@ -222,7 +222,7 @@ it.each([
     "p.csv": `prompt,aspect_ratio\na fox,${typed}\n`,
     "p.jsonl": JSON.stringify({ prompt: "an owl", aspect_ratio: typed }),
   });
-  expect(items.map(({ aspectRatio }) => aspectRatio)).toEqual([ratio, ratio]);
+  expect(items.map(({ aspect_ratio }) => aspect_ratio)).toEqual([ratio, ratio]);
 });
 
 it("whole numbers of a spreadsheet may have a point and zeros", async () => {
