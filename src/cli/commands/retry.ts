@@ -56,7 +56,7 @@ import { requireSameOrigins } from "../../runs/start.ts";
 import { createBudget, type HeldFor, UNKNOWN_HOLD } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { describeFinished, describeRun, finishRun, workInRun } from "../finish-run.ts";
+import { batchesOf, describeFinished, describeRun, makeRun, workInRun } from "../finish-run.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
@@ -181,10 +181,11 @@ async function retry(
     updateStep,
     remakes: remake !== null,
   };
-  const finish = async (started: StartedRun) => {
-    if (options.detach) return describeDetached(context, options, started);
-    const result = await finishRun(context, service, { ...started, ...run });
-    if (remake !== null) await recordTold(dir, started.state);
+  const make = async (sending: () => Promise<StartedRun>) => {
+    const transport = batchesOf(context, service, run, sending);
+    if (options.detach) return describeDetached(context, options, await transport.send());
+    const result = await makeRun(context, service, transport, run);
+    if (remake !== null) await recordTold(dir, runState);
     return result;
   };
   const open = openRetry(runState, service);
@@ -205,7 +206,7 @@ async function retry(
     const started = await send({ ...work, consentOf });
     // Nobody has waited for a retry that was left to the service: once it has ended, this is the next one.
     const isOver = images.length === 0 && started.batches.every(({ isDone }) => isDone);
-    if (!options.detach || !isOver || remake !== null) return finish(started);
+    if (!options.detach || !isOver || remake !== null) return make(async () => started);
   }
   const before = remakeFlags(runState);
   const isSame = remake !== null && before !== null && canonicalJson(before) === canonicalJson(remake.flags);
@@ -213,7 +214,7 @@ async function retry(
     reporter.note(
       "the same command made these images, and was ended before it said so: run it again for others",
     );
-    return finish(await send(work));
+    return make(() => send(work));
   }
   if (remake !== null) {
     // A finished run needs no repair before: that would undo what a person has changed in a picture.
@@ -232,7 +233,7 @@ async function retry(
     }
     if (images.length > 0) {
       const consentOf = await consentTo(images);
-      return finish(await send({ ...work, consentOf }, { added }));
+      return make(() => send({ ...work, consentOf }, { added }));
     }
     reporter.note(`no picture of ${shownDir} is wanted again: \`${programName()} review\` decides that`);
     const outcome = await collectEnded(work, keepZip);
@@ -262,7 +263,7 @@ async function retry(
   if (plan.undecided > 0) reporter.note(undecidedNote(plan.undecided));
   if (plan.unknownHere > 0 && options.withLost) reporter.note(paidAgainNote(plan.unknownHere));
   const consentOf = await consentTo(images);
-  return finish(await send({ ...work, consentOf }, { added: plan.added }));
+  return make(() => send({ ...work, consentOf }, { added: plan.added }));
 }
 
 /** Throws `DIRECTORY_CONFLICT` if an earlier command is not finished, and this one is another. */

@@ -45,7 +45,7 @@ import { askOnce, expectedLimits, serviceToExpect, withService } from "../connec
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
-import { describeFinished, finishRun } from "../finish-run.ts";
+import { batchesOf, describeFinished, makeRun } from "../finish-run.ts";
 import { stoppable } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
@@ -317,7 +317,7 @@ async function finishSubmitted(
       return null;
     });
     if (started === null || !isFindOnly)
-      return started && finishRun(context, service, { ...options, ...started });
+      return started && makeBatches(context, service, options, async () => started);
     return unsentBatches(state, service).length === 0 ? "found" : null;
   });
   return result === "found" ? submit(context, options, items, { service, submissions }) : result;
@@ -382,7 +382,7 @@ async function submit(
   const plan = isSplitSo ? shared : planFor({ shares: false });
   const budget = createBudget(options, models, service, context);
   reportPlan(context, options, plan);
-  const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, names } = options;
+  const { dir, shownDir, allowance, isUpdate, names } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const adviseUpdate = (images: readonly Asked[]) => {
     const cost = budget.estimate(images);
@@ -421,8 +421,8 @@ async function submit(
     return describeDryRun(work, budget, models, { ...options, showsKeys: context.global.verbose });
   }
   return withRunLock(dir, { clock, signal }, async () => {
-    const started = await startRun(work);
     if (options.detach) {
+      const started = await startRun(work);
       const begun = { argument: shownDir, run: { dir, state: started.state } };
       const unknown = await unknownRun(begun, started.batches, service, context.global);
       if (unknown !== null && !unknown.isWhole) throw unknown.error;
@@ -430,15 +430,32 @@ async function submit(
       await leaveRun(dir, started.state);
       return describeDetached(context, options, started);
     }
-    const isEnded = started.batches.every(({ isDone }) => isDone);
-    const mayRetry = options.retries && earlier !== null && earlier.finished_at !== null && isEnded;
-    const again = mayRetry ? await makeAgain({ ...work, state: started.state }, budget, allowance) : null;
+    let advice: string | undefined;
     const isPlain = !options.isNew && options.explicitKey === null;
     const updateStep = isPlain ? commandAgain(context.typed, "--update") : undefined;
-    const ended = { dir, shownDir, keepZip, allowance, intervalMs, updateStep, replayed: started.replayed };
-    const result = await finishRun(context, service, { ...started, ...again?.started, ...ended });
-    return again?.advice === undefined ? result : { ...result, next: again.advice };
+    const result = await makeBatches(context, service, { ...options, updateStep }, async () => {
+      const started = await startRun(work);
+      const isEnded = started.batches.every(({ isDone }) => isDone);
+      const mayRetry = options.retries && earlier !== null && earlier.finished_at !== null && isEnded;
+      if (!mayRetry) return started;
+      const again = await makeAgain({ ...work, state: started.state }, budget, allowance);
+      advice = again?.advice;
+      return { ...started, ...again?.started, replayed: started.replayed };
+    });
+    return advice === undefined ? result : { ...result, next: advice };
   });
+}
+
+/** Makes the images of a run in batches, which `send` asks for or finds. */
+function makeBatches(
+  context: CommandContext,
+  service: ConnectedService,
+  options: SubmitOptions & { updateStep?: string | undefined },
+  send: () => Promise<StartedRun>,
+): Promise<CommandResult> {
+  const { dir, shownDir, keepZip, intervalMs, allowance, updateStep } = options;
+  const transport = batchesOf(context, service, { dir, shownDir, keepZip, intervalMs }, send);
+  return makeRun(context, service, transport, { dir, shownDir, allowance, updateStep });
 }
 
 /**

@@ -302,16 +302,20 @@ export function opened(
   { output, clock }: Pick<CommandContext, "output" | "clock">,
 ): ConnectedService {
   const { baseUrl, apiKey, kind } = service;
-  const http = httpTo(service, { output, clock }, {
-    explain: (error) => explainRefused(error, service),
-    onRetry: (error, delayMs, maybePaid) => {
-      const { code, message } = error;
-      output.event({ event: "retry", code, message, delay_ms: delayMs });
-      const again = `${message.replace(/\.?$/, ".")} Trying again in ${formatDuration(delayMs)}.`;
-      if (maybePaid) output.warn(again);
-      else output.progress(again);
+  const http = httpTo(
+    service,
+    { output, clock },
+    {
+      explain: (error) => explainRefused(error, service),
+      onRetry: (error, delayMs, maybePaid) => {
+        const { code, message } = error;
+        output.event({ event: "retry", code, message, delay_ms: delayMs });
+        const again = `${message.replace(/\.?$/, ".")} Trying again in ${formatDuration(delayMs)}.`;
+        if (maybePaid) output.warn(again);
+        else output.progress(again);
+      },
     },
-  });
+  );
   return {
     goOn: async (id) => void (await goOn(http, id, false)),
     ...service,
@@ -361,9 +365,7 @@ function explainUnlisted(error: unknown, { kind, providers = [], disabled }: Fou
       "a model whose price is not known here needs one: --model ID --unit-cost USD, or `prices` in the configuration";
     return new ImgbatchError(error.code, error.message, { ...error, advice, cause: error });
   }
-  const why = unusable
-    .map(({ provider, message }) => named(provider, message.replace(/\.$/, "")))
-    .join("; ");
+  const why = unusable.map(({ provider, message }) => named(provider, message.replace(/\.$/, ""))).join("; ");
   const code = first.trouble === "forbidden" ? "PROVIDER_FORBIDDEN" : "PROVIDER_CREDENTIAL";
   return new ImgbatchError(code, `${error.message} ${why}. Nothing was sent.`, { cause: error });
 }

@@ -155,7 +155,11 @@ function serviceOf(
     closing.throwIfAborted();
     if (embedded !== null) return embedded;
     const ask = (images: boolean) =>
-      openService(global, { ...own, workers: true, images }, { output, clock, signal, cwd, stdin: nothing() });
+      openService(
+        global,
+        { ...own, workers: true, images },
+        { output, clock, signal, cwd, stdin: nothing() },
+      );
     const hasData = existsSync(
       join(dataDirectoryOf(global.data, readEnvironment(), cwd), DATA_FILES.credentials),
     );

@@ -197,8 +197,7 @@ export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunI
     const { code } = error as NodeJS.ErrnoException;
     if (code !== "ENOENT") damage ??= `${path} cannot be read (${code ?? error})`;
   }
-  const read = (range: LineRange | undefined) =>
-    (range && parseLine(readRange(path, range))) ?? undefined;
+  const read = (range: LineRange | undefined) => (range && parseLine(readRange(path, range))) ?? undefined;
   const at = (position: number) => read(lines[position]);
   return {
     path,

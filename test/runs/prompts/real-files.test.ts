@@ -504,7 +504,7 @@ it("lines of a vendor's batch file are read as prompts", async () => {
         prompt: "a cat\n\nin ink",
         model: "gemini-2.5-flash-image",
         outputCount: 1,
-        aspectRatio: "16:9",
+        aspect_ratio: "16:9",
         size: "2K",
         seed: 7,
       },
