@@ -4,8 +4,8 @@ import chalk from "chalk";
 import { type Key as InkKey, render, useInput } from "ink";
 import { Dashboard } from "./components/dashboard.tsx";
 import type { DashboardSource } from "./model.ts";
-import { DashboardSession } from "./session.ts";
 import type { DashboardState, Key } from "./state.ts";
+import { DashboardSession } from "./state.ts";
 
 const SHOW_CURSOR = "\x1b[?25h";
 const HIDE_CURSOR = "\x1b[?25l";

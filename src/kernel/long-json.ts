@@ -165,7 +165,8 @@ class Base64Text {
   #decoded(part: Buffer, isEnd: boolean): string {
     const text = this.#text.decode(part, isEnd);
     if (this.#text.problem !== null) this.#decoder.fail();
-    return text.replaceAll(/[\n\r\t]/g, "");
+    const hasBreaks = ["\n", "\r", "\t"].some((character) => text.includes(character));
+    return hasBreaks ? text.replaceAll(/[\n\r\t]/g, "") : text;
   }
 }
 

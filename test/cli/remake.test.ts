@@ -313,12 +313,26 @@ it("[REMAKE-1] the same command goes on after Ctrl-C and pays for nothing twice,
 
   // A kill after all was made, before the command could say so.
   const state = read("imgbatch.json").toString();
-  expect(state).toContain('"told": true');
-  writeFileSync(path("imgbatch.json"), state.replace(/,\s*"told": true/g, ""));
+  expect(state).toContain('"told_at": ');
+  writeFileSync(path("imgbatch.json"), state.replace(/,\s*"told_at": "[^"]+"/g, ""));
   expect((await run(...again, "--max-cost", "0.3")).code).toBe(0);
   expect(paid()).toBe(before + 3);
   expect((await run(...again, "--max-cost", "0.3")).code).toBe(0);
   expect(paid()).toBe(before + 6);
+});
+
+it("[REMAKE-1] the same command, typed twice at once, pays once", async () => {
+  const { run, paid, resultOf } = await finishedRun();
+  const before = paid();
+  const typed = ["retry", "out", "--only", "fox", "--max-cost", "1"] as const;
+  const both = await Promise.all([run(...typed), run(...typed)]);
+  expect(both.map(({ code }) => code)).toEqual([0, 0]);
+  expect(paid()).toBe(before + 1);
+  const others = both.filter(({ stderr }) => stderr.includes("run it again for others"));
+  expect(others).toHaveLength(1);
+  expect(resultOf("fox").status).toBe("completed");
+  expect((await run(...typed)).code).toBe(0);
+  expect(paid()).toBe(before + 2);
 });
 
 it("[REMAKE-1] a prompt that was edited since is not paid for as it was", async () => {

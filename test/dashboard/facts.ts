@@ -1,12 +1,12 @@
 import { type Batch, readBatch } from "../../src/client/answers.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import type { Intent, ItemRow } from "../../src/dashboard/model.ts";
-import { reduce } from "../../src/dashboard/session.ts";
 import {
   type DashboardEvent,
   type DashboardState,
   initialState,
   type Key,
+  reduce,
 } from "../../src/dashboard/state.ts";
 
 export const NOW = 1_800_000_000_000;

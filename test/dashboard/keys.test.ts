@@ -1,6 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { layoutOf, selectedBatch, visibleBatches } from "../../src/dashboard/lists.ts";
-import { imagesPerSecond, SORTS, timeLeftMs } from "../../src/dashboard/state.ts";
+import {
+  imagesPerSecond,
+  layoutOf,
+  SORTS,
+  selectedBatch,
+  timeLeftMs,
+  visibleBatches,
+} from "../../src/dashboard/state.ts";
 import { ALL_ABILITIES, applied, batchRow, itemRow, NOW, press, viewOf } from "./facts.ts";
 
 const RUNNING = batchRow(1);

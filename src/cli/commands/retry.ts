@@ -185,7 +185,7 @@ async function retry(
     const transport = batchesOf(context, service, run, sending);
     if (options.detach) return describeDetached(context, options, await transport.send());
     const result = await makeRun(context, service, transport, run);
-    if (remake !== null) await recordTold(dir, runState);
+    if (remake !== null) await recordTold(dir, runState, clock.nowMs());
     return result;
   };
   const open = openRetry(runState, service);
@@ -210,10 +210,8 @@ async function retry(
   }
   const before = remakeFlags(runState);
   const isSame = remake !== null && before !== null && canonicalJson(before) === canonicalJson(remake.flags);
-  if (isSame && isUntold(runState) && !dryRun) {
-    reporter.note(
-      "the same command made these images, and was ended before it said so: run it again for others",
-    );
+  if (isSame && isUntold(runState, context.beganMs) && !dryRun) {
+    reporter.note("the same command has just made these images: run it again for others");
     return make(() => send(work));
   }
   if (remake !== null) {

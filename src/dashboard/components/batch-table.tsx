@@ -4,8 +4,7 @@ import stringWidth from "string-width";
 import type { Batch } from "../../client/answers.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { formatDuration } from "../../kernel/durations.ts";
-import { layoutOf, nameOf, progressOf, statusOf, visibleBatches } from "../lists.ts";
-import type { DashboardState } from "../state.ts";
+import { type DashboardState, layoutOf, nameOf, progressOf, statusOf, visibleBatches } from "../state.ts";
 import { bar, dollars, inCells, type Mark, STATUS_MARKS } from "../text.ts";
 import { Blank, Line } from "./line.tsx";
 

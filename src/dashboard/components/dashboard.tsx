@@ -7,12 +7,21 @@ import { jobsText, unnamed, waitingText } from "../../contract/waiting.ts";
 import { clockTime, formatDuration } from "../../kernel/durations.ts";
 import { FREE_DRAWINGS, formatUsd } from "../../kernel/money.ts";
 import { escapeControls, formatSize } from "../../kernel/text.ts";
-import { detailLines, layoutOf, nameOf, selectedBatch, shownLog } from "../lists.ts";
 import type { Abilities, ItemRow, Picture } from "../model.ts";
-import { type DashboardState, imagesPerSecond, timeLeftMs } from "../state.ts";
+import {
+  type DashboardState,
+  detailLines,
+  imagesPerSecond,
+  layoutOf,
+  nameOf,
+  type Question,
+  selectedBatch,
+  shownLog,
+  timeLeftMs,
+} from "../state.ts";
 import { dollars, inCells, type Mark, STATUS_MARKS, sparkline } from "../text.ts";
 import { BatchTable, markOf } from "./batch-table.tsx";
-import { Blank, Footer, Line, Rule } from "./line.tsx";
+import { Blank, Line } from "./line.tsx";
 
 const ACCENT = "cyan";
 
@@ -475,4 +484,134 @@ function itemLine({ size: { columns }, abilities }: DashboardState, texts: typeo
     : "";
   const restWidth = columns - 2 - idWidth - 10 - (abilities.ownsService ? 17 : 0) - 2;
   return `${inCells(texts.id, idWidth)} ${inCells(texts.status, 9)}${facts}  ${inCells(texts.rest, Math.max(8, restWidth))}`;
+}
+
+/** A rule with a title, above a part of the screen: `── Requests ─────`. */
+function Rule({ title, note = "", columns }: { title: string; note?: string; columns: number }) {
+  const head = `── ${title} `;
+  const tail = note === "" ? "" : ` ${note} ──`;
+  const fill = "─".repeat(Math.max(0, columns - head.length - tail.length));
+  return (
+    <Line>
+      <Text dimColor>── </Text>
+      <Text bold>{title}</Text>
+      <Text dimColor>
+        {" "}
+        {fill}
+        {tail}
+      </Text>
+    </Line>
+  );
+}
+
+/** The last line: a question, the filter being typed, a message, or the keys. */
+function Footer({ state }: { state: DashboardState }) {
+  const { view } = state;
+  if (view.question !== null) {
+    return (
+      <Line>
+        <Text bold color="yellow">
+          {escapeControls(wordsOf(state, view.question))}
+        </Text>
+      </Line>
+    );
+  }
+  if (view.isTypingFilter) {
+    return (
+      <Line>
+        <Text bold>filter: </Text>
+        {view.filter}
+        <Text inverse> </Text>
+        <Text dimColor> ⏎ keep · esc clear</Text>
+      </Line>
+    );
+  }
+  if (view.message !== null) {
+    return (
+      <Line>
+        <Text {...(view.message.isError ? { color: "red" } : {})}>{escapeControls(view.message.text)}</Text>
+      </Line>
+    );
+  }
+  const gap = gapOf(state.size.columns);
+  return (
+    <Line>
+      {fitting(keysOf(state), state.size.columns).map(([key, what]) => (
+        <Text key={key}>
+          <Text bold>{key}</Text>
+          <Text dimColor>{` ${what}${" ".repeat(gap)}`}</Text>
+        </Text>
+      ))}
+    </Line>
+  );
+}
+
+/** The text of the question, with the keys that answer it. */
+function wordsOf(state: DashboardState, question: Question): string {
+  const row = question.batchId === null ? undefined : state.batches.get(question.batchId);
+  const name = row === undefined ? "this batch" : nameOf(row);
+  if (question.kind === "cancel") {
+    const bill = row?.isPlay ? "" : " and are billed";
+    return `Cancel? y yes, any other key no. Finished images of “${name}” stay${bill}.`;
+  }
+  if (question.kind === "delete") {
+    return `Delete? o image files, r record, any other key nothing. It is “${name}”.`;
+  }
+  const left = [...state.batches.values()].filter((batch) => !batch.isDone).length;
+  return `Quit? y yes, any other key no. ${left} ${left === 1 ? "batch goes" : "batches go"} on at the next start.`;
+}
+
+type KeyHint = readonly [key: string, what: string];
+
+/** Cells between two hints. */
+const gapOf = (columns: number): number => (columns >= 100 ? 3 : 1);
+
+/** Returns as many hints as fit. The last two, help and the way out, always stay. */
+function fitting(hints: readonly KeyHint[], columns: number): readonly KeyHint[] {
+  const kept = [...hints];
+  const width = () =>
+    kept.reduce((sum, [key, what]) => sum + key.length + 1 + what.length + gapOf(columns), 0);
+  while (kept.length > 2 && width() > columns) kept.splice(-3, 1);
+  return kept;
+}
+
+function keysOf(state: DashboardState): KeyHint[] {
+  const { view, abilities } = state;
+  if (view.screen === "picture")
+    return [
+      ["↑↓", "other images"],
+      ["esc", "back"],
+    ];
+  if (view.screen === "help") return [["esc", "back"]];
+  const goOn: KeyHint[] = [...state.batches.values()].some(({ waiting }) => waiting?.code === "STOPPED")
+    ? [["g", "go on"]]
+    : [];
+  const retry: KeyHint[] = abilities.ownsService ? [["r", "retry"]] : [];
+  const web: KeyHint[] = abilities.openConsole ? [["w", "web"]] : [];
+  const pause: KeyHint[] = abilities.ownsService ? [["p", "pause"]] : [];
+  if (view.screen === "detail") {
+    return [
+      ["⏎", "view image"],
+      ["c", "cancel"],
+      ...goOn,
+      ...retry,
+      ["d", "delete"],
+      ["o", "open folder"],
+      ["esc", "back"],
+      ["?", "help"],
+    ];
+  }
+  return [
+    ["⏎", "details"],
+    ["c", "cancel"],
+    ...goOn,
+    ...retry,
+    ["d", "delete"],
+    ["/", "filter"],
+    ["s", "sort"],
+    ...pause,
+    ...web,
+    ["?", "help"],
+    ["q", "quit"],
+  ];
 }

@@ -61,12 +61,12 @@ const runBatchFields = z.looseObject({
   images: z.array(z.string()).min(1).optional(),
   /**
    * Set where a person wanted other pictures than those that are there: for each of its images what differs from the prompt.
-   * `flags`: those of the command, so that the same one goes on. `told`: it has ended, so that the same one makes others.
+   * `flags`: those of the command, so that the same one goes on. `told_at`: when it has said how it ended, so that the same one makes others from then on.
    */
   again: z
     .looseObject({
       flags: z.record(z.string(), z.string()),
-      told: z.literal(true).optional(),
+      told_at: z.iso.datetime().optional(),
       images: z.record(z.string(), madeAgainSchema),
     })
     .optional(),

@@ -168,17 +168,25 @@ export function remakeFlags(state: RunState): Readonly<Record<string, string>> |
   return Object.keys(flags).length === 0 ? null : flags;
 }
 
-/** Whether the command that began the last round was killed after all was made, before it could say so. */
-export function isUntold(state: RunState): boolean {
+/**
+ * Whether nobody who typed the command of the last round at `beganMs` (ms since 1970) knows yet what it made: the command was
+ * killed before it could say so, or said so while an equal command waited for its turn.
+ */
+export function isUntold(state: RunState, beganMs: number): boolean {
   const round = lastRound(state);
-  return state.batches.some((entry) => entry.round === round && entry.again && entry.again.told !== true);
+  return state.batches.some(
+    ({ round: own, again }) =>
+      own === round &&
+      again !== undefined &&
+      (again.told_at === undefined || Date.parse(again.told_at) >= beganMs),
+  );
 }
 
-/** Records that the command that began the last round has said how it ended. */
-export async function recordTold(dir: string, state: RunState): Promise<void> {
+/** Records when the command that began the last round has said how it ended. */
+export async function recordTold(dir: string, state: RunState, nowMs: number): Promise<void> {
   const round = lastRound(state);
   for (const { round: own, again } of state.batches)
-    if (own === round && again !== undefined) again.told = true;
+    if (own === round && again !== undefined) again.told_at = new Date(nowMs).toISOString();
   await writeRunState(dir, state);
 }
 
