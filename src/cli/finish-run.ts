@@ -1,7 +1,7 @@
 import type { Batch } from "../client/answers.ts";
 import { timeLimit } from "../client/poll.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
-import { type ErrorCode, EXIT_CODES, errorEntry } from "../contract/errors.ts";
+import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../contract/errors.ts";
 import { DIFFERS } from "../contract/image-formats.ts";
 import { isRefusalCode } from "../contract/statuses.ts";
 import { shellWord } from "../kernel/command-line.ts";
@@ -17,7 +17,9 @@ import {
   sumCosts,
 } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
+import { formatProblem } from "../prompts/problems.ts";
 import { type DirectOutcome, NOT_REMADE, type RunOutcome } from "../runs/collect-run.ts";
+import { makeFiles } from "../runs/derived-files.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
@@ -31,6 +33,7 @@ import type { CommandContext, CommandResult } from "./command.ts";
 import { withService } from "./connect/connect.ts";
 import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import { pollInterval, stoppable, stopReason } from "./interruption.ts";
+import { flagOption } from "./options.ts";
 import { batchProblems, type Judgement, judgeBatches, judgeFailed } from "./output/batches.ts";
 import { exitCodeOf, originLines } from "./output/finish.ts";
 import { ALL_HERE, remakeCommand, unknownNote } from "./output/next-step.ts";
@@ -137,15 +140,67 @@ export async function savingEarlyOf(
 
 /** Writes the reports of a run, unless it was interrupted, and returns the result. */
 export async function describeFinished(context: CommandContext, run: EndedRun): Promise<CommandResult> {
-  const { outcome, state, shownDir } = run;
-  const { direct, paidNowMicroUsd } = outcome;
+  const { state, shownDir } = run;
   context.output.settle();
+  const { direct, paidNowMicroUsd } = run.outcome;
+  const files = await filesOf(context, run);
+  const outcome = files === null ? run.outcome : { ...run.outcome, lines: files.lines };
   const { task_name: name = null } = state.request ?? {};
   const model = modelsOf(state).join(", ") || null;
   const money = direct === undefined ? { paidNowMicroUsd } : { cost: direct.isPlay ? FREE : null };
-  const facts = { outcome, shownDir, model, name, ...money, ...retryOf(run) };
+  const facts = { outcome, shownDir, model, name, ...money, ...retryOf({ ...run, outcome }) };
   if (stopReason(direct?.stop) === null) await writeRunReports(context, facts);
-  return describeRun(context, run);
+  const result = describeRun(context, { ...run, outcome });
+  return files === null ? result : withFiles(context, result, files);
+}
+
+type Files = NonNullable<Awaited<ReturnType<typeof makeFiles>>>;
+
+/** Makes the files that the lines of a run want of its images; null if they want none. */
+async function filesOf(
+  { options, signal }: CommandContext,
+  { outcome: { dir, lines }, shownDir }: EndedRun,
+): Promise<Files | null> {
+  const [force, isStrict] = [flagOption(options, "force"), flagOption(options, "strict")];
+  return makeFiles({ dir, lines, force, isStrict, signal }).catch((error: unknown) => {
+    if (!(error instanceof ImgbatchError) || error.code !== "SAVE_FAILED") throw error;
+    const { code, message, cause } = error;
+    const advice = `all images are in ${shellWord(shownDir)}; run the same command again: it makes the files and pays nothing`;
+    throw new ImgbatchError(code, message, { cause, advice });
+  });
+}
+
+/** Says which files were made of the images of a run, and which were not. */
+function withFiles({ output }: CommandContext, result: CommandResult, files: Files): CommandResult {
+  const { lines, writtenCount, problems, enlarged, undecided, removed } = files;
+  const count = lines.reduce((sum, { derived = [] }) => sum + derived.length, 0);
+  output.note(`${counted(count, "file")} made of the images, ${writtenCount} of them written now`);
+  for (const path of removed) output.note(`removed ${shellWord(path)}: no line names it any more`);
+  if (enlarged.length > 0)
+    output.note(`${listed(enlarged)}: larger than the image, which has fewer pixels (--strict refuses that)`);
+  if (undecided.length > 0)
+    output.note(`${listed(undecided)}: the first image became the file; imgbatch review chooses another one`);
+  const json = { ...(result.json as object), derived_count: count, derived_written: writtenCount };
+  for (const problem of problems) output.note(`  ${formatProblem(problem)}`);
+  const taken = problems.filter(({ code }) => code === "FILE_EXISTS");
+  if (taken.length > 0)
+    output.note(
+      `${counted(taken.length, "file")} left as ${taken.length === 1 ? "it is" : "they are"}: submit --force replaces such files`,
+    );
+  const first = taken[0] ?? problems[0];
+  if (first === undefined || result.exitCode !== EXIT_CODES.ok.code) return { ...result, json };
+  const { code } = first;
+  const message = `${counted(problems.length, "file")} could not be made: ${formatProblem(first)}`;
+  return {
+    ...result,
+    exitCode: EXIT_CODES[errorEntry(code).exit].code,
+    json: { ...json, error: { code, message } },
+  };
+}
+
+/** `a, b, c, …`. */
+function listed(names: readonly string[]): string {
+  return `${names.slice(0, SHOWN_FAILURES).join(", ")}${names.length > SHOWN_FAILURES ? ", …" : ""}`;
 }
 
 /** What earlier commands of a run without batches have paid is not known. Drawings are always free. */

@@ -91,6 +91,8 @@ export const SERVICE_ERRORS = {
   ),
   REALTIME_NO_IMAGE: e(400, "noImages", "The model made no image."),
   REALTIME_OUTPUT_NOT_FOUND: e(404, "gone", "No such image: it was kept for an hour."),
+  REALTIME_INTERACTION_NOT_FOUND: e(404, "gone", "No such response or interaction of this key."),
+  REALTIME_PREVIOUS_NOT_FOUND: e(400, "usage", "The response to continue is not known to this key."),
   REALTIME_INSUFFICIENT_BALANCE: e(402, "money", "The balance is too low for this image."),
   REALTIME_NO_PROVIDER: retryable(503, "Nothing can make images for this model now."),
   REALTIME_PROVIDER_PAUSES: retryable(503, "The upstream of this model pauses."),

@@ -271,6 +271,53 @@ export function nearestRatio(image: SizePx, { ratios }: Pick<ShapeFacts, "ratios
 
 const shapeOf = ({ widthPx, heightPx }: SizePx) => Math.log(widthPx / heightPx);
 
+/** How a picture comes into given pixels: its edges are cut, it gets a border, it is stretched, or one side stays shorter. */
+export const FITS = ["cover", "contain", "fill", "inside"] as const;
+export type Fit = (typeof FITS)[number];
+
+export const FILE_FORMATS = ["png", "jpeg", "webp", "avif"] as const;
+export type FileFormat = (typeof FILE_FORMATS)[number];
+
+/** The form in which a file shows a picture. What is absent is as usual. */
+export interface FileForm {
+  /** `1200x630`, or one side: `1200x`, `x630`. Absent: as many as the picture has. */
+  pixels?: string | undefined;
+  /** Default: `cover`. */
+  fit?: Fit | undefined;
+  /** The part of the picture that stays, or its place within a border. Default: `attention` where it is cut, else `center`. */
+  position?: string | undefined;
+  format: FileFormat;
+  /** 1 to 100. Default: what is usual for the format. */
+  encode_quality?: number | undefined;
+  /** The flat or transparent border is cut off first. */
+  trim?: true | undefined;
+}
+
+/** Returns the sides of the pixels of a form; null for a side that follows from the picture. */
+export function sidesOf(pixels: string): { widthPx: number | null; heightPx: number | null } {
+  const [width = "", height = ""] = pixels.split("x");
+  const side = (text: string) => (text === "" ? null : Number(text));
+  return { widthPx: side(width), heightPx: side(height) };
+}
+
+/** Whether a picture of this size has fewer pixels than a form shows, so that it would be enlarged. */
+export function isTooSmall(
+  size: SizePx,
+  { pixels, fit = "cover" }: Pick<FileForm, "pixels" | "fit">,
+): boolean {
+  if (pixels === undefined) return false;
+  const { widthPx, heightPx } = sidesOf(pixels);
+  const [across, down] = [(widthPx ?? 0) / size.widthPx, (heightPx ?? 0) / size.heightPx];
+  const isWhole = (fit === "contain" || fit === "inside") && widthPx !== null && heightPx !== null;
+  return (isWhole ? Math.min(across, down) : Math.max(across, down)) > 1;
+}
+
+/** The kinds of pictures that a program has made, as the IPTC's vocabulary of digital sources calls them. */
+export type DigitalSource =
+  | "trainedAlgorithmicMedia"
+  | "compositeWithTrainedAlgorithmicMedia"
+  | "algorithmicMedia";
+
 /** The facts in the first bytes of an image. */
 interface ImageHeader {
   mimeType: ImageMimeType;

@@ -339,6 +339,122 @@ const jobListSchema = z.looseObject({
   nextPageToken: z.string().optional(),
 });
 
+const interactionContentSchema = z.looseObject({
+  type: z.string().nullish().describe("`text` or `image`; of a step, `user_input` or `model_output`"),
+  text: z.string().nullish(),
+  data: z.string().nullish().describe("the Base64 of an image"),
+  uri: z
+    .string()
+    .nullish()
+    .describe("in its place, `uri` or `name` of an uploaded file of the same key; nothing is fetched"),
+  mime_type: z.string().nullish(),
+});
+
+const contentList = z.union(
+  [z.string(), interactionContentSchema, z.array(interactionContentSchema)],
+  "must be a text, a part, or a list of parts",
+);
+
+const interactionInputSchema = interactionContentSchema.extend({
+  content: contentList.nullish().describe("of a step"),
+});
+
+const imageConfigFields = {
+  aspect_ratio: z.string().nullish().describe("absent or `auto`: that of the first input image, else 1:1"),
+  image_size: z.string().nullish(),
+};
+
+const responseFormatSchema = z.looseObject({
+  type: z.string().nullish().describe("`image`, or `text` beside it"),
+  mime_type: z.string().nullish().describe("`image/png` (default), `image/jpeg` or `image/webp`"),
+  delivery: z.string().nullish().describe("`inline`"),
+  ...imageConfigFields,
+});
+
+/**
+ * The body of `POST /v1beta/interactions`. Null stands for an absent field. A field that has no effect is named in the header
+ * `x-imgbatch-ignored` of the answer.
+ */
+const createInteractionSchema = z.looseObject({
+  model: z.string().nullish().describe("a model of the list"),
+  agent: z.unknown().optional().describe("refused: only models make images here"),
+  input: z
+    .union(
+      [z.string(), interactionInputSchema, z.array(interactionInputSchema)],
+      "must be a text, a part, or a list of parts or steps",
+    )
+    .describe("what to draw, or how to edit"),
+  response_format: z
+    .union([responseFormatSchema, z.array(responseFormatSchema)], "must be an object or a list of them")
+    .nullish(),
+  response_modalities: z.array(z.string()).nullish().describe("older; must hold `image`"),
+  generation_config: z
+    .looseObject({
+      seed: z.number().nullish(),
+      image_config: z.looseObject(imageConfigFields).nullish().describe("older than `response_format`"),
+    })
+    .nullish(),
+  previous_interaction_id: z.string().nullish().describe("continues that interaction"),
+  system_instruction: z.string().nullish(),
+  safety_settings: PASSED,
+  tools: PASSED.describe("refused where no provider of the model has them"),
+  store: z.boolean().nullish().describe("absent: true, for 48 hours"),
+  background: z
+    .boolean()
+    .nullish()
+    .describe("the answer comes at once, and the image when it is asked for later"),
+  stream: z.boolean().nullish(),
+});
+
+const interactionUsage = z.looseObject({
+  total_input_tokens: tokenCount,
+  total_output_tokens: tokenCount,
+  total_thought_tokens: tokenCount,
+  total_tokens: tokenCount,
+});
+
+const interactionErrorFields = z.looseObject({
+  code: z.string().describe("a word for the status, such as `invalid_request`"),
+  message: z.string(),
+  reason: z.string().optional().describe("our addition: decide by this, never by the message"),
+  param: z.string().optional().describe("our addition: the field at fault, when it is one"),
+});
+
+/** An interaction. It has no `id` when it is not stored. */
+const interactionSchema = z.looseObject({
+  id: z.string().optional(),
+  object: z.literal("interaction"),
+  status: z.enum(["in_progress", "completed", "failed", "cancelled"]),
+  model: z.string(),
+  created: z.string().describe("RFC 3339"),
+  updated: z.string(),
+  previous_interaction_id: z.string().optional(),
+  steps: z.array(
+    z.looseObject({
+      type: z.enum(["user_input", "model_output"]),
+      content: z.array(
+        z.looseObject({
+          type: z.enum(["text", "image"]),
+          text: z.string().optional(),
+          data: z.string().optional(),
+          mime_type: z.string().optional(),
+        }),
+      ),
+    }),
+  ),
+  usage: interactionUsage.optional().describe("as the upstream counts it; absent where it does not"),
+  errors: z.array(interactionErrorFields).optional().describe("why it has failed"),
+});
+
+/** One event of a stream. The picture is in one `step.delta`. */
+const interactionEventSchema = z.looseObject({
+  event_type: z.string(),
+  event_id: z.string().describe("goes into `last_event_id`"),
+});
+
+/** The body of every error of these operations. */
+const interactionErrorSchema = z.object({ error: interactionErrorFields });
+
 /** The schemas of the bodies, by their names in the OpenAPI document. */
 export const nativeSchemas = {
   GenerateContent: generateContentSchema,
@@ -347,6 +463,10 @@ export const nativeSchemas = {
   NativeModelList: nativeModelListSchema,
   SharedModel: sharedModelSchema,
   SharedModelList: sharedModelListSchema,
+  CreateInteraction: createInteractionSchema,
+  Interaction: interactionSchema,
+  InteractionEvent: interactionEventSchema,
+  InteractionError: interactionErrorSchema,
   NativeError: nativeErrorBodySchema,
   CreateJob: createJobSchema,
   Job: jobSchema,

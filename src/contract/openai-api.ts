@@ -133,6 +133,7 @@ const CODES: { [code in ErrorCode]?: string } = {
   REALTIME_MODEL_NOT_FOUND: "model_not_found",
   REALTIME_NO_IMAGE: "no_image",
   REALTIME_REFUSED: "moderation_blocked",
+  REALTIME_PREVIOUS_NOT_FOUND: "previous_response_not_found",
 };
 
 /** The types that are not those of their status. */
@@ -290,6 +291,109 @@ const openaiBatchSchema = z.object({
   metadata: z.record(z.string(), z.string()).nullable(),
 });
 
+/** The tool of a response that makes an image. Its fields are those of `GenerateImages`. */
+const imageToolSchema = z.looseObject({
+  type: z.string().describe("`image_generation`; others have no effect"),
+  model: common.model,
+  size: common.size,
+  quality: common.quality,
+  background: common.background,
+  output_format: common.output_format,
+  output_compression: common.output_compression,
+  moderation: common.moderation,
+  input_fidelity: common.input_fidelity,
+  input_image_mask: sentImage.nullish(),
+  action: z
+    .enum(["generate", "edit", "auto"], "must be generate, edit or auto")
+    .nullish()
+    .describe("`generate`: the picture of the response before is no input; `edit`: there must be one"),
+});
+
+const inputPartSchema = z.looseObject({
+  type: z.string().nullish().describe("`input_text` or `input_image`"),
+  text: z.string().nullish(),
+  image_url: z.string().nullish().describe("a data URL; nothing is fetched from anywhere"),
+  file_id: z.string().nullish().describe("the id of an uploaded file of the same key"),
+});
+
+const inputItemSchema = z.looseObject({
+  type: z
+    .string()
+    .nullish()
+    .describe("`message`, `image_generation_call` or `item_reference`; absent with a `role`: `message`"),
+  role: z.string().nullish().describe("`user`, `assistant`, `system` or `developer`"),
+  content: z.union([z.string(), z.array(inputPartSchema)], "must be a text or a list of parts").nullish(),
+  id: z.string().nullish().describe("of an `image_generation_call`: its picture is an input"),
+  result: z.string().nullish().describe("the Base64 of such a picture that is not kept here"),
+});
+
+/** The body of `POST /v1/responses`. Other fields have no effect: the header `x-imgbatch-ignored` of the answer names them. */
+const createResponseSchema = z.object({
+  model: z.string().nullish().describe("comes back as it was; the image model is that of the tool"),
+  input: z
+    .union([z.string(), z.array(inputItemSchema)], "must be a text or a list of items")
+    .describe("what to draw, or how to edit"),
+  tools: z.array(imageToolSchema).nullish().describe("one of them is `image_generation`"),
+  tool_choice: z.unknown().optional().describe("`none` and other tools than `image_generation` are refused"),
+  instructions: z
+    .string()
+    .nullish()
+    .describe("comes before the input; not part of the responses that follow"),
+  previous_response_id: z
+    .string()
+    .nullish()
+    .describe("continues that response: its picture is the first input image"),
+  store: z.boolean().nullish().describe("absent: true, for 48 hours"),
+  stream: z.boolean().nullish(),
+  background: z.boolean().nullish().describe("must not be true"),
+  metadata: metadataSchema.nullish(),
+});
+
+const outputItemSchema = z.looseObject({
+  id: z.string(),
+  type: z.enum(["image_generation_call", "message"]),
+  status: z.string(),
+  result: z.string().nullish().describe("the Base64 of the image"),
+  size: z.string().optional(),
+  quality: z.string().optional(),
+  background: z.string().optional(),
+  output_format: z.string().optional(),
+  revised_prompt: z.string().optional(),
+  role: z.literal("assistant").optional(),
+  content: z.array(z.looseObject({ type: z.literal("output_text"), text: z.string() })).optional(),
+});
+
+/** A response, with an image and perhaps a text. */
+const responseSchema = z.looseObject({
+  id: z.string(),
+  object: z.literal("response"),
+  created_at: unixSeconds,
+  status: z.enum(["completed", "in_progress", "failed"]),
+  error: z.object({ code: z.string(), message: z.string() }).nullable(),
+  model: z.string(),
+  output: z.array(outputItemSchema),
+  previous_response_id: z.string().nullable(),
+  store: z.boolean(),
+  metadata: z.record(z.string(), z.string()).nullable(),
+  usage: usageSchema.nullable().describe("of the text of a drawing; null where an upstream made the image"),
+  tool_usage: z
+    .object({ image_gen: usageSchema })
+    .optional()
+    .describe("of the image, as the upstream counts it; absent where it does not"),
+});
+
+/** One event of a stream. The last one, `response.completed` or `response.failed`, has the whole response. */
+const responseEventSchema = z.looseObject({
+  type: z.string(),
+  sequence_number: z.int(),
+});
+
+const deletedResponseSchema = z.object({
+  id: z.string(),
+  object: z.literal("response"),
+  deleted: z.literal(true),
+});
+
 const openaiListOf = <T extends z.ZodType>(element: T) =>
   z.object({
     object: z.literal("list"),
@@ -307,6 +411,10 @@ export const openaiSchemas = {
   Images: imagesSchema,
   ImageEvent: imageEventSchema,
   OpenaiError: openaiErrorSchema,
+  CreateResponse: createResponseSchema,
+  Response: responseSchema,
+  ResponseEvent: responseEventSchema,
+  DeletedResponse: deletedResponseSchema,
   OpenaiFile: openaiFileSchema,
   OpenaiFileList: openaiListOf(openaiFileSchema),
   OpenaiUploadForm: uploadFormSchema,

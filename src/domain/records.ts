@@ -360,6 +360,40 @@ export interface LinkedImageRecord {
   expiresAtMs: number;
 }
 
+/**
+ * A request of a conversation with its answer, which its key may get, continue and delete for some time: a response of
+ * OpenAI's API, an interaction of Google's.
+ */
+export interface InteractionRecord {
+  /** Begins as the ids of its API do, such as `resp_`. */
+  id: string;
+  apiKeyId: string;
+  /** The API that it came by. No other one shows it. */
+  api: VerbatimAnswer["api"];
+  status: "in_progress" | "completed" | "failed" | "cancelled";
+  /** The one that it continues; null at the beginning of a conversation. */
+  previousId: string | null;
+  /** What was asked for, as JSON of its API. A text that is the key of a blob stands for the Base64 of that image. */
+  input: Readonly<Record<string, unknown>>;
+  /** The body of the answer, in the same way; while it is in progress, what it is so far. */
+  answer: Readonly<Record<string, unknown>>;
+  pictures: readonly InteractionPicture[];
+  /** The process that works on it; null when it has ended. */
+  worker: string | null;
+  createdAtMs: number;
+  expiresAtMs: number;
+}
+
+/** An image of an interaction, in the blob store. */
+export interface InteractionPicture {
+  blobKey: string;
+  mimeType: ImageMimeType;
+  sizeBytes: number;
+  sha256: string;
+  /** Sent by the caller, or made for the answer. */
+  from: "input" | "answer";
+}
+
 /** One image that was made in real time, and its price. */
 export interface UsageRecord {
   /** The request that made it. */

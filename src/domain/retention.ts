@@ -13,9 +13,14 @@ export const KEPT = {
   files: { prefix: "files/", forMs: FIXED_LIMITS.fileHours * HOUR_MS },
   /** Images that can be fetched by a link. */
   links: { prefix: "links/", forMs: FIXED_LIMITS.imageLinkHours * HOUR_MS },
+  /** Images of conversations. */
+  interactions: { prefix: "interactions/", forMs: FIXED_LIMITS.fileHours * HOUR_MS },
   /** Answers to requests with an idempotency key. */
   answers: { prefix: "answers/", forMs: 24 * HOUR_MS },
 } as const;
+
+/** Where the images of an interaction are, in the blob store. */
+export const picturesPrefix = (interactionId: string) => `${KEPT.interactions.prefix}${interactionId}/`;
 
 /** When `ending` aborts, the rest is left to the next sweep. Default: never. */
 interface SweepDeps {
@@ -63,7 +68,7 @@ export async function sweep(
   { stores, blobs, ending }: SweepDeps,
   { nowMs, dueMs, inputRetentionMs, expiredMs = {} }: SweepTimes,
 ): Promise<SweepReport> {
-  const { batches, files, linkedImages, keyedRequests } = stores.read;
+  const { batches, files, linkedImages, interactions, keyedRequests } = stores.read;
   const report: SweepReport = { outputsDeleted: [], failures: [] };
   const attempt = (batchId: string | null, work: () => Promise<void>) =>
     work().catch((error) => void report.failures.push({ batchId, error }));
@@ -88,6 +93,11 @@ export async function sweep(
     await remove(blobKey, (tx) => tx.files.remove(blobKey));
   for await (const { id } of eachDue((page) => linkedImages.due(expiredMs.links ?? dueMs, page), ending))
     await remove(KEPT.links.prefix + id, (tx) => tx.linkedImages.remove(id));
+  for await (const { id } of eachDue((page) => interactions.due(dueMs, page), ending))
+    await attempt(null, async () => {
+      await blobs.deleteAll(picturesPrefix(id));
+      await stores.write((tx) => tx.interactions.remove(id));
+    });
   for (;;) {
     const due = ending?.aborted ? [] : await keyedRequests.due(expiredMs.answers ?? dueMs, PAGE);
     if (due.length === 0) return report;
@@ -145,14 +155,16 @@ interface SweepTimes {
 
 /** Removes what a process has stored but not recorded. Younger things may be about to be recorded. Returns how many there were. */
 export async function removeUnrecorded({ stores, blobs }: SweepDeps, olderThanMs: number): Promise<number> {
-  const { files, linkedImages, keyedRequests } = stores.read;
+  const { files, linkedImages, interactions, keyedRequests } = stores.read;
   const answers = (await keyedRequests.answered()).map(({ realtimeId }) => KEPT.answers.prefix + realtimeId);
   const known = new Set([...(await files.blobKeys()), ...answers]);
   let removed = 0;
   for (const kind of Object.values(KEPT)) {
     for (const { key, ageMs } of await blobs.list(kind.prefix)) {
       if (ageMs < olderThanMs || known.has(key)) continue;
-      if (kind === KEPT.links && (await linkedImages.find(key.slice(kind.prefix.length))) !== null) continue;
+      const [name = ""] = key.slice(kind.prefix.length).split("/");
+      if (kind === KEPT.links && (await linkedImages.find(name)) !== null) continue;
+      if (kind === KEPT.interactions && (await interactions.find(name)) !== null) continue;
       await blobs.delete(key);
       removed++;
     }
@@ -162,7 +174,7 @@ export async function removeUnrecorded({ stores, blobs }: SweepDeps, olderThanMs
 
 /** Finds what is kept for a time, and is missing or has other bytes than recorded. Returns a line for each. */
 export async function expiringProblems({ stores, blobs }: SweepDeps): Promise<string[]> {
-  const { files, linkedImages, keyedRequests } = stores.read;
+  const { files, linkedImages, interactions, keyedRequests } = stores.read;
   const problems: string[] = [];
   const all = Number.MAX_SAFE_INTEGER;
   const stateOf = (found: unknown) => (found === null ? "missing" : "damaged");
@@ -181,6 +193,12 @@ export async function expiringProblems({ stores, blobs }: SweepDeps): Promise<st
     if (size !== sizeBytes && (await linkedImages.find(id)) !== null)
       problems.push(`an image with a link: ${blobKey} is ${stateOf(size)}`);
   }
+  for await (const { id, pictures } of eachDue((page) => interactions.due(all, page)))
+    for (const { blobKey, sizeBytes } of pictures) {
+      const size = await blobs.sizeOf(blobKey);
+      if (size !== sizeBytes && (await interactions.find(id)) !== null)
+        problems.push(`an image of ${id}: ${blobKey} is ${stateOf(size)}`);
+    }
   for (const { apiKeyId, key, realtimeId, answer } of await keyedRequests.answered()) {
     const body = await blobs.read(KEPT.answers.prefix + realtimeId);
     if (answer === null || "error" in answer || (body && sha256Hex(body) === answer.sha256)) continue;

@@ -1,6 +1,6 @@
 import { crc32 } from "node:zlib";
-import type { ImageMimeType, SizePx } from "../contract/image-formats.ts";
-import { chunkType, webpChunks } from "../contract/image-structure.ts";
+import type { DigitalSource, ImageMimeType, SizePx } from "../contract/image-formats.ts";
+import { chunkType, pngChunks, webpChunks } from "../contract/image-structure.ts";
 
 /** The facts about the making of a picture that are written into its file. */
 interface PictureMetadata {
@@ -35,7 +35,9 @@ export function addMetadata(
     description: beginning(metadata.prompt, MAX_DESCRIPTION),
     comment: parametersText({ ...metadata, prompt: beginning(metadata.prompt, MAX_COMMENT) }),
   });
-  return mimeType === "image/jpeg" ? addExifToJpeg(image, exif) : addExifToWebp(image, exif, size);
+  return mimeType === "image/jpeg"
+    ? addExifToJpeg(image, exif)
+    : addToWebp(image, { type: EXIF, data: exif, flag: EXIF_FLAG }, size);
 }
 
 /** A JPEG takes 64 KiB of EXIF. A prompt of this many UTF-16 units always leaves space for the rest. */
@@ -147,6 +149,111 @@ function exifDirectory(offset: number, entries: readonly ExifEntry[]): Buffer {
   return Buffer.concat(parts);
 }
 
+/**
+ * Returns the XMP of a picture that a program has made: its kind, in the IPTC's vocabulary, and the name of this program. It is
+ * the same for all pictures of a kind.
+ */
+export function xmpOf(source: DigitalSource): string {
+  return `<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
+<x:xmpmeta xmlns:x="adobe:ns:meta/">
+ <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+  <rdf:Description rdf:about=""
+    xmlns:Iptc4xmpExt="http://iptc.org/std/Iptc4xmpExt/2008-02-29/"
+    xmlns:xmp="http://ns.adobe.com/xap/1.0/">
+   <Iptc4xmpExt:DigitalSourceType>http://cv.iptc.org/newscodes/digitalsourcetype/${source}</Iptc4xmpExt:DigitalSourceType>
+   <xmp:CreatorTool>imgbatch</xmp:CreatorTool>
+  </rdf:Description>
+ </rdf:RDF>
+</x:xmpmeta>
+<?xpacket end="r"?>`;
+}
+
+/**
+ * Puts XMP into an encoded picture in the place of its own, and leaves its pixels as they are. Content credentials (C2PA) are left
+ * out: they hold for the bytes of the original alone.
+ */
+export function addXmp(image: Buffer, mimeType: ImageMimeType, size: SizePx, xmp: string): Buffer {
+  const packet = Buffer.from(xmp);
+  switch (mimeType) {
+    case "image/png":
+      return addXmpToPng(image, packet);
+    case "image/jpeg":
+      return addXmpToJpeg(image, packet);
+    case "image/webp":
+      return addToWebp(image, { type: XMP, data: packet, flag: XMP_FLAG }, size);
+  }
+}
+
+/** Whether an encoded picture has content credentials (C2PA). */
+export function hasCredentials(image: Buffer, mimeType: ImageMimeType): boolean {
+  if (mimeType === "image/jpeg") return jpegSegments(image).some(isCredential);
+  const chunks = mimeType === "image/png" ? pngChunks(image) : webpChunks(image);
+  return [...chunks].some(({ type }) => type === CABX || type === C2PA);
+}
+
+const [CABX, C2PA, ITXT, IEND] = [chunkType("caBX"), chunkType("C2PA"), chunkType("iTXt"), chunkType("IEND")];
+const XMP_KEYWORD = Buffer.from("XML:com.adobe.xmp\0", "latin1");
+
+function addXmpToPng(png: Buffer, packet: Buffer): Buffer {
+  // Keyword and NUL, "not compressed", method 0, empty language tag, empty translated keyword.
+  const chunk = pngChunk("iTXt", Buffer.concat([XMP_KEYWORD, Buffer.alloc(4), packet]));
+  const parts = [png.subarray(0, SIGNATURE_AND_HEADER_BYTES), chunk];
+  let from = SIGNATURE_AND_HEADER_BYTES;
+  for (const { type, data } of pngChunks(png)) {
+    const isXmp = type === ITXT && data.subarray(0, XMP_KEYWORD.length).equals(XMP_KEYWORD);
+    const at = data.byteOffset - png.byteOffset;
+    if (type === IEND) break;
+    if (!isXmp && type !== CABX) continue;
+    parts.push(png.subarray(from, at - 8));
+    from = at + data.length + 4;
+  }
+  return Buffer.concat([...parts, png.subarray(from)]);
+}
+
+interface JpegSegment {
+  marker: number;
+  from: number;
+  end: number;
+  data: Buffer;
+}
+
+/** The segments of a JPEG in front of its first scan. */
+function jpegSegments(jpeg: Buffer): JpegSegment[] {
+  const segments: JpegSegment[] = [];
+  let at = 2;
+  while (at + 4 <= jpeg.length && jpeg[at] === 0xff) {
+    const marker = jpeg[at + 1] ?? 0;
+    if (marker === 0xda) break;
+    const end = marker === 0xff ? at + 1 : at + 2 + jpeg.readUInt16BE(at + 2);
+    segments.push({ marker, from: at, end, data: jpeg.subarray(at + 4, end) });
+    at = end;
+  }
+  return segments;
+}
+
+const [APP0, APP1, APP11] = [0xe0, 0xe1, 0xeb];
+const XMP_PREFIX = Buffer.from("http://ns.adobe.com/xap/1.0/\0", "latin1");
+
+const isCredential = ({ marker, data }: JpegSegment) => marker === APP11 && data.includes("jumb");
+
+function addXmpToJpeg(jpeg: Buffer, packet: Buffer): Buffer {
+  const segments = jpegSegments(jpeg);
+  const isXmp = ({ marker, data }: JpegSegment) =>
+    marker === APP1 && data.subarray(0, XMP_PREFIX.length).equals(XMP_PREFIX);
+  const kept = segments.filter((segment) => !isXmp(segment) && !isCredential(segment));
+  const bytes = ({ from, end }: JpegSegment) => jpeg.subarray(from, end);
+  const first = kept.filter(({ marker }) => marker === APP0).map(bytes);
+  const others = kept.filter(({ marker }) => marker !== APP0).map(bytes);
+  const own = jpegSegment(APP1, Buffer.concat([XMP_PREFIX, packet]));
+  const rest = jpeg.subarray(segments.at(-1)?.end ?? 2);
+  return Buffer.concat([jpeg.subarray(0, 2), ...first, own, ...others, rest]);
+}
+
+function jpegSegment(marker: number, data: Buffer): Buffer {
+  const length = data.length + 2;
+  return Buffer.concat([Buffer.from([0xff, marker, length >> 8, length & 0xff]), data]);
+}
+
 const APP1_MAX_BYTES = 0xffff;
 const PREFIX = Buffer.from("Exif\0\0", "latin1");
 
@@ -155,25 +262,26 @@ function addExifToJpeg(jpeg: Buffer, exif: Buffer): Buffer {
   const length = 2 + PREFIX.length + exif.length;
   if (length > APP1_MAX_BYTES)
     throw new RangeError(`an EXIF block of ${exif.length} bytes does not fit a JPEG`);
-  const marker = Buffer.from([0xff, 0xe1, length >> 8, length & 0xff]);
-  return Buffer.concat([jpeg.subarray(0, 2), marker, PREFIX, exif, jpeg.subarray(2)]);
+  const segment = jpegSegment(APP1, Buffer.concat([PREFIX, exif]));
+  return Buffer.concat([jpeg.subarray(0, 2), segment, jpeg.subarray(2)]);
 }
 
 const EXIF_FLAG = 0x08;
+const XMP_FLAG = 0x04;
 const ALPHA_FLAG = 0x10;
-const [VP8X, VP8L, EXIF] = [chunkType("VP8X"), chunkType("VP8L"), chunkType("EXIF")];
+const [VP8X, VP8L, EXIF, XMP] = [chunkType("VP8X"), chunkType("VP8L"), chunkType("EXIF"), chunkType("XMP ")];
 
 /**
- * Puts an EXIF block into a still WebP file. Its size is given because the simple file form does not need an
- * extended header, and one must be written to announce the block.
+ * Puts a block of metadata into a still WebP file, in the place of its own. The size of the picture is given because the simple
+ * form of the file has no extended header, and that must be written to announce the block.
  */
-function addExifToWebp(webp: Buffer, exif: Buffer, size: SizePx): Buffer {
-  const chunks = Array.from(webpChunks(webp)).filter(({ type }) => type !== EXIF);
+function addToWebp(webp: Buffer, block: { type: number; data: Buffer; flag: number }, size: SizePx): Buffer {
+  const chunks = Array.from(webpChunks(webp)).filter(({ type }) => type !== block.type && type !== C2PA);
   const dataOf = (wanted: number) => chunks.find(({ type }) => type === wanted)?.data;
   const header = Buffer.from(dataOf(VP8X) ?? extendedHeader(dataOf(VP8L), size));
-  header.writeUInt8(header.readUInt8(0) | EXIF_FLAG, 0);
+  header.writeUInt8(header.readUInt8(0) | block.flag, 0);
   const others = chunks.filter(({ type }) => type !== VP8X).map(({ type, data }) => riffChunk(type, data));
-  const body = [Buffer.from("WEBP"), riffChunk(VP8X, header), ...others, riffChunk(EXIF, exif)];
+  const body = [Buffer.from("WEBP"), riffChunk(VP8X, header), ...others, riffChunk(block.type, block.data)];
   return riffChunk(chunkType("RIFF"), Buffer.concat(body));
 }
 

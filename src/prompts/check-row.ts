@@ -5,6 +5,7 @@ import { codePointLength, hasUnstorableText, truncateCodePoints } from "../kerne
 import { type FormatName, isBlank, isNoValue, isWordless } from "./lines.ts";
 import { checkOptions, OPTION_FIELDS, type Options } from "./options.ts";
 import type { FileLine, Report } from "./problems.ts";
+import { checkFiles, FILE_FIELDS, type FileRules, type LineFiles, type WantedFile } from "./wanted-files.ts";
 
 /** The fields of a line. Any other one counts as metadata. */
 export const FIELDS: readonly string[] = [
@@ -15,6 +16,7 @@ export const FIELDS: readonly string[] = [
   "reference_images",
   "model",
   ...OPTION_FIELDS,
+  ...FILE_FIELDS,
   "metadata",
 ];
 /** Names of other programs, and of our own API, for fields. */
@@ -56,6 +58,8 @@ export interface CheckedRow extends Options {
   references: ReferenceSpec[];
   /** Absent: that of the run. */
   model?: string;
+  /** The files that are made of its pictures. Absent for none. */
+  files?: WantedFile[];
   /** Kept for the results: the fields that are not known here, and those inside `metadata`. Null for none. */
   metadata: Record<string, unknown> | null;
   /** Absent in prompt files that no run has written. */
@@ -74,6 +78,8 @@ export interface RowSource {
   line: number;
   /** The values of the lists that made the prompt, by name. */
   values?: Record<string, string>;
+  /** The files that are made of its pictures besides those of the run. Paths of directories lead from that of the run. */
+  files?: LineFiles;
 }
 
 /** Which of the rows of a line it is. */
@@ -104,6 +110,8 @@ export interface RowRules {
   format?: FormatName | null;
   /** Report every unknown field and variable, instead of keeping it as metadata or text. Default: false. */
   isStrict?: boolean;
+  /** What holds for the files that are made of pictures. Default: none are made, and lines that want some have a problem. */
+  files?: FileRules;
   /** Gets the names of all metadata. */
   kept?: Set<string>;
 }
@@ -120,6 +128,7 @@ export function checkRow(
   const { seed = 0 } = options;
   if (seed + outputCount - 1 > MOST_SEED)
     report("seed", `${seed}: the last of ${outputCount} images would have a seed above ${MOST_SEED}`);
+  const files = checkFiles(fields, rules.files ?? null, report);
   return {
     metadata,
     prompt: checkPrompt(fields, rules.limits.promptChars, report),
@@ -128,7 +137,8 @@ export function checkRow(
     references: checkReferences(fields.reference_images, report),
     ...options,
     ...checkModel(fields.model, report),
-    ...(isSource(fields.source) ? { source: fields.source } : {}),
+    ...(files.length > 0 ? { files } : {}),
+    ...(isSource(fields.source) ? { source: ownSource(fields.source) } : {}),
   };
 }
 
@@ -145,9 +155,15 @@ function checkModel(value: unknown, report: Report): { model?: string } {
   return {};
 }
 
+/** Returns the source of a prompt without the files that belong to the run that has written it. */
+function ownSource({ id, file, line, values }: RowSource): RowSource {
+  return { ...(id === undefined ? {} : { id }), file, line, ...(values === undefined ? {} : { values }) };
+}
+
 function isSource(value: unknown): value is RowSource {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
-  const { id, file, line, values = {}, ...others } = value as Record<string, unknown>;
+  // Its files belong to the run that has written it.
+  const { id, file, line, values = {}, files: _, ...others } = value as Record<string, unknown>;
   const isId = id === undefined || typeof id === "string";
   const areValues = typeof values === "object" && values !== null;
   return (

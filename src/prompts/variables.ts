@@ -5,6 +5,7 @@ import { FIELDS, type RowRules, type Variant } from "./check-row.ts";
 import { isBlank, isNoValue, type Row } from "./lines.ts";
 import { wholeNumberOf } from "./options.ts";
 import type { FileLine, Problems, Report } from "./problems.ts";
+import { PATH_NAMES } from "./wanted-files.ts";
 
 /** A value of a variable. */
 export interface VariableValue {
@@ -26,6 +27,8 @@ export interface VariableRules {
   variables?: readonly Variable[];
   /** The prompt of all lines; the prompt of the line itself is the variable `prompt` then. */
   template?: string | undefined;
+  /** The field `file` of lines without one, such as `public/{{slug}}.webp`. Default: none. */
+  file?: string | undefined;
   /** The column or field that holds the prompts. Default: `prompt`. */
   promptColumn?: string | undefined;
   /** The column or field that holds the ids. Default: `custom_id`. */
@@ -116,18 +119,26 @@ export class Expander {
     undefined
   > {
     const { vars = null, ...given } = row.fields;
-    const { template } = this.#rules;
-    const fields = template === undefined ? given : { ...given, prompt: template };
+    const { template, file } = this.#rules;
+    const fields: Record<string, unknown> = {
+      ...given,
+      ...(template === undefined ? {} : { prompt: template }),
+      ...(file === undefined || given.file != null ? {} : { file }),
+    };
     const own = vars === null ? [] : await this.#readVars(vars, row.fields, fileLine.file, report);
     if (own === null) return;
     const isText = ([name]: [string, unknown]) => !isTable || FIELDS.includes(name);
     const texts = Object.fromEntries(Object.entries(fields).filter(isText));
-    const names = placeholdersOf(texts);
     const { metadata: _, ...asking } = Object.fromEntries(
       Object.entries(texts).filter(([name]) => FIELDS.includes(name)),
     );
     const asked = placeholdersOf(asking);
     const variables = this.#variablesOf(row, own, given);
+    const { file: path = null, also = null, ...others } = texts;
+    const isOfPath = (name: string) =>
+      PATH_NAMES.includes(name) && !variables.some((each) => each.name === name);
+    const ofPaths = [...placeholdersOf([path, also])].filter((name) => !isOfPath(name));
+    const names = new Set([...placeholdersOf(others), ...ofPaths]);
     if (this.#lacks(variables, fileLine) || this.#misquotes(variables, fields.prompt, report)) return;
     const isUsed = ({ name, values }: Variable) =>
       names.has(name) || SETTABLE.includes(name) || values.some(({ image }) => image !== undefined);

@@ -349,6 +349,11 @@ async function collectBatch(
   const isForgiven = options.isForgiving === true || failure === gone;
   if (failure !== null && !isForgiven && failure.code !== "BATCH_IMAGE_OUTPUT_DELETED") throw failure;
   const billedNote = entry?.provider === undefined ? PAID_TWICE_NOTE : BILLED_ELSEWHERE;
+  // Until they are made again, the files that were made of the same picture stand.
+  const derivedBefore = (id: string, [picture]: readonly ResultFile[]) => {
+    const { derived, files: [file] = [] } = before.get(id) ?? {};
+    return derived !== undefined && file?.sha256 === picture?.sha256 ? { derived } : {};
+  };
   const lines = wanted.map((item): ResultLine => {
     const found = files.get(item.customId) ?? { files: [] };
     const again = entry?.again?.images[idOf(item.customId)];
@@ -369,6 +374,7 @@ async function collectBatch(
       ...(noted.length > 0 && { notes: noted }),
       ...(again === undefined ? {} : { again }),
       ...(batch.isPlay && item.facts.cost !== undefined && { play_money: true as const }),
+      ...derivedBefore(idOf(item.customId), found.files),
       ...(error == null ? {} : { error }),
     };
   });

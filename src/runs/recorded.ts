@@ -47,7 +47,7 @@ export async function outcomeHere(
 
 /** Returns a line as it was written, with its fields in the same order, so that the same results are the same file. */
 function asWritten(line: ResultLine): ResultLine {
-  const { custom_id, status, batch_id = "", files, verified, again, error } = line;
+  const { custom_id, status, batch_id = "", files, verified, again, derived, error } = line;
   return {
     custom_id,
     status,
@@ -56,6 +56,7 @@ function asWritten(line: ResultLine): ResultLine {
     ...(verified === undefined ? {} : { verified }),
     ...factsOf(line),
     ...(again === undefined ? {} : { again }),
+    ...(derived === undefined ? {} : { derived }),
     ...(error === undefined ? {} : { error }),
   };
 }

@@ -12,10 +12,14 @@ import { monitoring } from "./monitoring/readiness.ts";
 import { openApi } from "./openapi/document.ts";
 import type { Operation, Surface } from "./operation.ts";
 import { errorStyleOf, OPERATIONS, SURFACES } from "./surfaces.ts";
+import { followRequests, meetFaults, testApi } from "./testing/operations.ts";
 
 /** The whole HTTP side, in the order in which a request passes it. A worker takes no requests of callers. */
 export function buildApp(deps: ApiDeps, { isWorker }: { isWorker: boolean }): RequestListener {
-  const surfaces = isWorker ? [monitoring] : SURFACES;
+  const { testBench } = deps;
+  const surfaces = isWorker
+    ? [monitoring]
+    : SURFACES.filter(({ isForTests }) => !isForTests || testBench !== null);
   const metrics = createMetrics(deps);
   const handlerDeps = { ...deps, metrics, openApi: openApi(deps.limits) };
   const app = express();
@@ -26,6 +30,7 @@ export function buildApp(deps: ApiDeps, { isWorker }: { isWorker: boolean }): Re
   app.use(readTarget(deps), refuseKeyInUrl, requireKnownHost(deps.server));
   const { corsOrigins = [] } = deps.server;
   if (corsOrigins.length > 0) app.use(allowOrigins(corsOrigins));
+  if (testBench !== null) app.use(followRequests(testBench));
   for (const surface of surfaces) app.use(routesOf(surface, handlerDeps));
   for (const handler of isWorker ? [] : consolePage(deps)) app.use(handler);
   app.use(
@@ -59,7 +64,8 @@ function withPathTargets(listener: RequestListener): RequestListener {
 }
 
 /** The paths that pages of other origins may call: never those of the console. */
-const FOR_PAGES = /^\/(?:v1\/)?images\/|^\/(?:upload\/)?v1beta(?:\/|$)|^\/v1\/models(?:\/|$)/;
+const FOR_PAGES =
+  /^\/(?:v1\/)?(?:images\/|responses(?:\/|$))|^\/(?:upload\/)?v1beta(?:\/|$)|^\/v1\/models(?:\/|$)/;
 
 /** Lets pages of these origins read the answers of `FOR_PAGES` (Fetch standard, CORS protocol). A page sends its key itself. */
 function allowOrigins(origins: readonly string[]): RequestHandler {
@@ -111,6 +117,10 @@ const FORMS = OPERATIONS.map(
 
 /** The error of a path that nothing has. It names the base URL that leads to what was meant. */
 function notFound(deps: ApiDeps, request: Request): ImgbatchError {
+  if (request.path.startsWith(`${testApi.prefix}/`)) {
+    const message = "Faults and the journal are there in `imgbatch exec` and `imgbatch serve --test` alone.";
+    return new ImgbatchError("NOT_FOUND", message);
+  }
   const meant = meantPath(request.path);
   if (meant === null) return new ImgbatchError("NOT_FOUND");
   const base = `${publicUrlOf(deps, request)}${meant.startsWith("/v1/") ? "/v1" : ""}`;
@@ -127,9 +137,10 @@ const METHODS = ["get", "head", "post", "delete"] as const;
  * has it.
  */
 export function routesOf(surface: Surface, deps: HandlerDeps): Router {
-  const { credential, screen, prefix } = surface;
+  const { credential, screen, prefix, vendor } = surface;
   const router = express.Router({ caseSensitive: true, strict: true });
   const authenticate = credential ? [credential.authenticate(deps)] : [];
+  const faults = vendor !== undefined && deps.testBench !== null ? [meetFaults(vendor, deps)] : [];
   if (screen) router.use(screen(deps));
   for (const path of new Set(surface.operations.map((operation) => operation.path))) {
     const operations = surface.operations.filter((operation) => operation.path === path);
@@ -140,7 +151,8 @@ export function routesOf(surface: Surface, deps: HandlerDeps): Router {
     const route = router.route(expressPath(path)).all(name, ...authenticate);
     // Express answers HEAD by the handler of GET where there is no other.
     for (const { method, guards = [], handler } of operations) {
-      route[method](...[...guards, ...(surface.guards ?? []), handler].map((make) => make(deps)));
+      const handlers = [...guards, ...(surface.guards ?? []), handler].map((make) => make(deps));
+      route[method](...faults, ...handlers);
     }
     const allow = allowedMethods(operations).join(", ");
     route.all((_request, response) => {

@@ -20,6 +20,7 @@ import type { DownloadSlots, FailedAuthLimit } from "./http/limits.ts";
 import type { consoleSecrets } from "./http/secrets.ts";
 import type { Metrics } from "./monitoring/metrics.ts";
 import type { BodyBudgets } from "./request-body/body-budgets.ts";
+import type { TestBench } from "./testing/test-bench.ts";
 
 /** The items (or jobs of whole batches) that run, and the most that may run at once. */
 interface QueueLoad {
@@ -104,6 +105,8 @@ export interface ApiDeps extends CreateBatchDeps {
   /** Bytes that may still be written where the data is kept. */
   freeDiskBytes(): Promise<number>;
   feed: Feed;
+  /** Faults and journal of tests; null for a service that is not for tests. */
+  testBench: TestBench | null;
   /** Lets a batch go on, because somebody names it. With `isLease`, that is to be said again every few seconds. */
   goOn(batchId: string, isLease: boolean): Promise<void>;
   /** Whoever named the batch with a lease has left. */

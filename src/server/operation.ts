@@ -1,5 +1,6 @@
 import type { RequestHandler } from "express";
 import type { ServiceErrorCode } from "../contract/errors.ts";
+import type { Vendor } from "../contract/test-api.ts";
 import type { HandlerDeps } from "./deps.ts";
 import type { ErrorStyle } from "./http/errors.ts";
 import type { ParameterId } from "./http/parameters.ts";
@@ -44,13 +45,17 @@ export interface Answer {
 /** Operations that share a credential: one API as its clients know it. */
 export interface Surface {
   /** Tag of the operations in the OpenAPI document. */
-  tag: "batches" | "realtime" | "files" | "account" | "console" | "operations";
+  tag: "batches" | "realtime" | "files" | "account" | "console" | "tests" | "operations";
   /** Every path below belongs to the surface: without a credential an unknown one is 401, not 404. */
   prefix: string;
   /** A path is matched with these in order: `/models` stands before `/{id}`. */
   operations: readonly Operation[];
   /** Null when no key is needed. */
   credential: Credential | null;
+  /** The vendor whose API this is: faults of tests meet its operations. Absent for our own APIs. */
+  vendor?: Vendor;
+  /** The operations are there only in a service for tests (`serve --test`, `exec`). */
+  isForTests?: true;
   /** Checks of each operation, behind its own. */
   guards?: readonly MakeHandler[];
   /** Checks the path of a request before any operation is looked for. */

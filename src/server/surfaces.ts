@@ -14,7 +14,9 @@ import { nativeSurfaces } from "./native-api/operations.ts";
 import { openaiBatches, openaiLines, resultFile as openaiResultFile } from "./openai/batches.ts";
 import { openaiFiles } from "./openai/files.ts";
 import { openaiImages } from "./openai/images.ts";
+import { openaiResponses } from "./openai/responses.ts";
 import type { Operation, Surface } from "./operation.ts";
+import { testApi } from "./testing/operations.ts";
 
 /** Errors of the batch API, and of every path that belongs to no other surface. */
 const batchErrorStyle: ErrorStyle = {
@@ -46,8 +48,10 @@ export const SURFACES: readonly Surface[] = [
   ticketDownloads,
   ...nativeSurfaces,
   ...openaiImages,
+  openaiResponses,
   openaiFiles,
   openaiBatches,
+  testApi,
   monitoring,
 ];
 

@@ -37,6 +37,7 @@ import { consoleSecrets } from "../server/http/secrets.ts";
 import { listen } from "../server/listen.ts";
 import { BodyBudgets } from "../server/request-body/body-budgets.ts";
 import { generatedFiles } from "../server/surfaces.ts";
+import { TestBench } from "../server/testing/test-bench.ts";
 import { runAll, type Workers, workOfAll } from "./workers-part.ts";
 
 /** How programs on this machine use the service of a data directory. */
@@ -181,6 +182,8 @@ interface ApiOptions extends Omit<AccessOptions, "facts"> {
   isShared: boolean;
   /** Whether the lines of requests go to the feed alone. */
   isFeedOnly: boolean;
+  /** See `LocalServiceOptions`. */
+  isForTests?: boolean;
 }
 
 /** The API for the live view of a process. With its key, it shows and manages the batches of all keys. */
@@ -224,6 +227,7 @@ export async function openApi(options: ApiOptions): Promise<Api> {
   const secret = randomBytes(32).toString("base64url");
   let access: LocalAccess | null = null;
   const deps: ApiDeps = {
+    testBench: options.isForTests ? new TestBench() : null,
     ...workers.deps,
     ...derivedOf(options),
     ...workOfAll(workers.deps, () => reportsWorkers && !workersRunning()),
@@ -312,7 +316,10 @@ export async function openApi(options: ApiOptions): Promise<Api> {
   const openLiveView = async () => {
     const operatorToken = randomBytes(32).toString("base64url");
     const scope: Scope = { keys: "all", isOwner: true, mayPay: false };
-    const view = buildApp({ ...deps, operatorToken, scopeOf: () => scope }, { isWorker: false });
+    const view = buildApp(
+      { ...deps, testBench: null, operatorToken, scopeOf: () => scope },
+      { isWorker: false },
+    );
     const opened = await listen(view, { host: "127.0.0.1", port: 0 });
     const unsubscribe = logFailures(feed, log, stores);
     closeLiveView = async () => {

@@ -151,6 +151,8 @@ export interface LocalServiceOptions {
   budgetMicroUsd?: number;
   /** What recording may pay to upstreams, in micro-dollars: see `replay` of the configuration. Default: nothing. */
   recordingMicroUsd?: number;
+  /** Whether tests may order faults and read the requests, at `/imgbatch/test`. Default: no. */
+  isForTests?: boolean;
   /** `feed`: log lines go to the feed alone, for a live view. Warnings and errors go to the feed in any case. */
   log: Log | "feed";
   /** For tests. Defaults: the clock of the storage, real ids, random numbers, configured providers and a new feed. */

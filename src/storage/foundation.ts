@@ -316,6 +316,22 @@ create table linked_images (
 );
 create index linked_images_by_expiry on linked_images (expires_at_ms);
 
+create table interactions (
+  seq serial,
+  id text not null unique,
+  api_key_id text not null references api_keys (id),
+  api text not null,
+  status text not null,
+  previous_id text,
+  input text not null,
+  answer text not null,
+  pictures text not null,
+  worker text,
+  created_at_ms integer not null,
+  expires_at_ms integer not null
+);
+create index interactions_by_expiry on interactions (expires_at_ms);
+
 -- Not worth a write to the log: after a crash the counts begin anew.
 create unlogged table request_counts (
   api_key_id text not null,

@@ -14,6 +14,7 @@ import type {
   BatchRecord,
   BudgetRecord,
   IdempotencyRecord,
+  InteractionRecord,
   ItemRecord,
   KeyedRequestRecord,
   LedgerEntry,
@@ -58,6 +59,7 @@ export interface Database {
   keyed_requests: KeyedRequestRecord;
   usage_records: Numbered<UsageRecord>;
   linked_images: Numbered<LinkedImageRecord>;
+  interactions: Numbered<InteractionRecord>;
   request_counts: { apiKeyId: string; second: number; count: number };
   timed_secrets: TimedSecretRecord;
   workers: WorkerRecord & { seenAtMs: number };

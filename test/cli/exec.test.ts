@@ -46,11 +46,11 @@ describe("imgbatch exec", () => {
       const e = process.env;
       const url = e.IMGBATCH_BASE_URL;
       const ready = await fetch(url + "/readyz");
-      const models = await fetch(url + "/v1/images/batches/models", {
-        headers: { authorization: "Bearer " + e.IMGBATCH_API_KEY },
-      });
+      const headers = { authorization: "Bearer " + e.IMGBATCH_API_KEY };
+      const models = await fetch(url + "/v1/images/batches/models", { headers });
+      const faults = await fetch(url + "/imgbatch/test/faults", { headers });
       writeFileSync(${JSON.stringify(told)}, JSON.stringify({
-        ready: ready.status, models: models.status, loopback: new URL(url).hostname,
+        ready: ready.status, models: models.status, faults: await faults.json(), loopback: new URL(url).hostname,
         openai: e.OPENAI_BASE_URL === url + "/v1" && e.OPENAI_API_KEY === e.IMGBATCH_API_KEY,
         gemini: e.GOOGLE_GEMINI_BASE_URL === url
           && e.GEMINI_API_KEY === e.IMGBATCH_API_KEY && e.GOOGLE_API_KEY === undefined,
@@ -61,6 +61,7 @@ describe("imgbatch exec", () => {
     expect(JSON.parse(await readFile(told, "utf8"))).toEqual({
       ready: 200,
       models: 200,
+      faults: { faults: [] },
       loopback: "127.0.0.1",
       openai: true,
       gemini: true,

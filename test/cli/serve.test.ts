@@ -133,13 +133,16 @@ describe("imgbatch serve", () => {
     expect((await first.exited).code).toBe(0);
   });
 
-  it("--ephemeral leaves nothing behind", async () => {
+  it("--ephemeral leaves nothing behind, and --test lets tests order faults", async () => {
     const temporary = await tempDir();
     const env = cleanEnvironment({ TMPDIR: temporary });
     const readyFile = join(temporary, "ready.json");
-    const serve = startNode([BIN, "serve", "--port", "0", "--ephemeral", "--ready-file", readyFile], { env });
+    const flags = ["--port", "0", "--ephemeral", "--test", "--ready-file", readyFile];
+    const serve = startNode([BIN, "serve", ...flags], { env });
     await serve.line();
-    const { data } = readJson(readyFile);
+    const { data, url, credentials } = readJson(readyFile);
+    const headers = { authorization: `Bearer ${readJson(credentials).api_key}` };
+    expect((await fetch(`${url}/imgbatch/test/faults`, { headers })).status).toBe(200);
     expect(existsSync(join(data, "imgbatch.db"))).toBe(true);
     serve.child.kill("SIGINT");
     expect((await serve.exited).code).toBe(0);

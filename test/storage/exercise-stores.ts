@@ -518,6 +518,32 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.linkedImages.due(4, { afterSeq: 0, limit: 5 });
     await write((tx) => tx.linkedImages.remove("l1"));
     await read.linkedImages.find("l1");
+    const conversation = { apiKeyId: "key1", api: "openai", previousId: null, pictures: [] } as const;
+    const working = { ...conversation, status: "in_progress", input: { prompt: "ä" }, answer: {} } as const;
+    const picture = {
+      blobKey: "b",
+      mimeType: "image/png",
+      sizeBytes: 1,
+      sha256: "aa",
+      from: "answer",
+    } as const;
+    const ended = {
+      status: "completed",
+      input: {},
+      answer: { text: "\u0000" },
+      pictures: [picture],
+    } as const;
+    await write(async (tx) => {
+      for (const id of ["i2", "i1"]) {
+        await tx.interactions.insert({ id, ...working, worker: "w1", createdAtMs: 1, expiresAtMs: 4 });
+      }
+      await tx.interactions.end("i1", ended);
+      await tx.interactions.end("i1", { ...ended, status: "cancelled" });
+    });
+    await read.interactions.find("i1");
+    await read.interactions.due(4, { afterSeq: 0, limit: 5 });
+    await write((tx) => tx.interactions.remove("i1"));
+    await read.interactions.find("i1");
   }
 
   async function records() {

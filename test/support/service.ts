@@ -58,6 +58,8 @@ interface TestServiceOptions {
   host?: string;
   /** Default: a free one. */
   port?: number;
+  /** See `LocalServiceOptions`. */
+  isForTests?: boolean;
   /** Filled with what the service logs. */
   logLines?: string[];
 }
@@ -77,6 +79,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     providers: options.providers ?? [new FakeProvider()],
     random: () => 0.5,
     endsWithCommand: options.endsWithCommand ?? false,
+    isForTests: options.isForTests ?? false,
     ...(options.clock ? { clock: options.clock } : {}),
   });
   const unwatch = watchAnswers(service.url);

@@ -31,6 +31,8 @@ globalThis.fetch = async (input, init) => {
 };
 
 async function check(pathname: string, init: RequestInit = {}, answer: Response): Promise<void> {
+  // A test has ordered it, and it need not be as described.
+  if (answer.headers.has("x-imgbatch-fault")) return;
   const { method = "GET", headers } = init;
   const isJson =
     /^application\/json(;|$)/.test(answer.headers.get("content-type") ?? "") && method !== "HEAD";

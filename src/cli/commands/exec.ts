@@ -69,6 +69,7 @@ export const command: CommandDetails = {
   notes: [
     "The command finds address and key in IMGBATCH_BASE_URL and IMGBATCH_API_KEY, and in the variables that the vendors' libraries read: OPENAI_BASE_URL, OPENAI_API_KEY, GOOGLE_GEMINI_BASE_URL, GEMINI_API_KEY (GOOGLE_API_KEY is removed). Signals are passed on. The exit code is the command's: after a signal 128 plus its number, 127 when there is no such command, 126 when it cannot be run.",
     "Even after kill -9, the service's directory and every process of the command's group are removed; on Linux also processes that have left the group, unless they have cleared their environment.",
+    "Tests can order faults at POST /imgbatch/test/faults of the service, and read at GET /imgbatch/test/requests what the command has asked for. The API reference describes both.",
     "With --replay, a request that is not recorded is an error that names it. With --record, the upstream is asked for it, and --max-cost pays for nothing else. The directory belongs into a repository.",
     "Images of a paid upstream cost real money: without --max-cost the command gets none of them. With --data, the account of that directory pays; `imgbatch admin accounts top-up` adds money to it.",
   ],
@@ -185,6 +186,7 @@ async function startOwnService(options: {
       address,
       log,
       workers: true,
+      isForTests: true,
       budgetMicroUsd,
       recordingMicroUsd,
     });

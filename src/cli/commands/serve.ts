@@ -49,6 +49,11 @@ export const command: CommandDetails = {
       flags: "--simulate <spec>",
       description: "slow down or fail drawings, for example latency=2s,fail=0.1,seed=7",
     },
+    {
+      flags: "--test",
+      description:
+        "let tests order faults and read the requests, at /imgbatch/test; not for a service that others use",
+    },
     { flags: "--no-ui", description: "print log lines instead of the live view, also on a terminal" },
     { flags: "--grace <time>", description: "how long running items may take after a stop", default: "10s" },
     {
@@ -98,7 +103,8 @@ async function run(context: CommandContext): Promise<CommandResult> {
     ? await makeEphemeralDirectory("serve", clock.nowMs())
     : dataDirectoryOf(global.data, readEnvironment(), cwd);
   try {
-    const start = { config, dataDirectory, storage, role, address, workers: true };
+    const isForTests = flagOption(options, "test");
+    const start = { config, dataDirectory, storage, role, address, workers: true, isForTests };
     const service = await startService({ ...start, log: isLive ? "feed" : log }).catch(async (error) => {
       throw await explainPortInUse(error, address, cwd);
     });

@@ -1,7 +1,7 @@
 import { statSync } from "node:fs";
 import { basename, extname, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
+import { FILE_FORMATS, IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import { holdsApiKey } from "../../kernel/hide-keys.ts";
@@ -50,6 +50,26 @@ export const submitOptions: readonly read.OptionSpec[] = [
     flags: "--metadata <k=v>",
     description: "a pair to store with the batch; may be repeated",
     repeatable: true,
+  },
+  {
+    flags: "--file <path>",
+    description:
+      "make a file of each picture besides those of the run, from the prompt file on, such as 'public/{{slug}}.webp'; a line's own wins",
+  },
+  {
+    flags: "--file-format <format>",
+    description: "the format of such files, where their names have no ending",
+    choices: FILE_FORMATS,
+  },
+  {
+    flags: "--root <dir>",
+    description: "such files may lie below this directory, too",
+    default: "the directory of the prompt file",
+  },
+  { flags: "--force", description: "replace such files also where others made or changed them" },
+  {
+    flags: "--no-mark",
+    description: "such files do not say in their metadata (XMP) that they are made by AI",
   },
   { flags: "--parent <id>", description: "the id of the batch that this one retries" },
   { flags: "--max-batch <n>", description: "at most this many images in a batch", default: "200" },
@@ -131,6 +151,14 @@ export function readSubmitOptions(context: CommandContext) {
     format: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
     mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? "image/png",
     metadata: metadataOption(options),
+    /** Where the files of lines go, and how. */
+    files: {
+      path: read.textOption(options, "file"),
+      format: read.choiceOption(options, "fileFormat", FILE_FORMATS),
+      root: rootOption(read.pathOption(options, "root"), cwd),
+      isForced: read.flagOption(options, "force"),
+      isUnmarked: options.mark === false,
+    },
     /** What all lines ask for that do not say so themselves. */
     itemOptions: readItemOptions(options),
     detach,
@@ -151,6 +179,14 @@ export function readSubmitOptions(context: CommandContext) {
   };
 }
 
+/** Throws `USAGE` for anything but a directory. */
+function rootOption(root: string | undefined, cwd: string): string | undefined {
+  if (root === undefined) return undefined;
+  const path = resolve(cwd, root);
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return path;
+  throw new ImgbatchError("USAGE", `--root: ${root} is no directory.`, { param: "--root" });
+}
+
 /** Throws `USAGE` for a report of a command that ends before there is anything to report. */
 function refuseReports(options: read.TypedOptions): void {
   const name = ["junit", "markdown", "open"].find((each) => options[each] !== undefined);
@@ -164,7 +200,7 @@ function refuseReports(options: read.TypedOptions): void {
 /** The flags that say something about all prompts, as they were typed. */
 const ABOUT_ALL = [
   ...["aspectRatio", "size", "quality", "background", "seed", "negativePrompt"],
-  ...["mimeType", "count", "prompt", "promptColumn"],
+  ...["mimeType", "count", "prompt", "promptColumn", "file", "fileFormat"],
 ];
 
 function typedFlags(options: read.TypedOptions): Record<string, string> {

@@ -9,6 +9,7 @@ import { costText } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import type { Problems } from "../../prompts/problems.ts";
 import { ownOrigin } from "../../providers/catalogue/catalogue.ts";
+import { requireOwnFiles } from "../../runs/derived-files.ts";
 import { checkDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { readResults } from "../../runs/directory/results.ts";
 import { otherMaker } from "../../runs/directory/run-service.ts";
@@ -103,6 +104,10 @@ async function run(context: CommandContext): Promise<CommandResult> {
       root: context.root,
       hidden: context.hidden,
       ...(await readVariableRules(context)),
+      file: options.files.path,
+      files: { format: options.files.format, model: typed.model ?? undefined },
+      filesRoot: options.files.root,
+      isUnmarked: options.files.isUnmarked,
       shared: await loadReferences(context.options, "reference", cwd, limits),
       note: (remark) => context.output.note(remark),
       options: options.itemOptions,
@@ -112,6 +117,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       }),
       findMore: (read, problems) => findMisfits(limited, options, read, problems),
     });
+    if (!options.files.isForced) await requireOwnFiles(options.dir, items);
     if (kept.size > 0) context.output.note(keptNote([...kept]));
     const upstream = await chooseUpstream(context, options.dir);
     const isBegun = (await readRunState(options.dir)) !== null;

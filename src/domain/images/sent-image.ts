@@ -45,6 +45,8 @@ export interface SentImage {
 export interface SentText {
   /** Length of the text in UTF-16 units. */
   chars: number;
+  /** It came behind the head of a data URL. */
+  isDataUrl?: boolean;
   content: SentImage | "no Base64" | "too large";
 }
 

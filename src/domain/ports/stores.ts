@@ -8,6 +8,7 @@ import type {
   BudgetRecord,
   GoesOn,
   IdempotencyRecord,
+  InteractionRecord,
   ItemRecord,
   KeyedRequestRecord,
   LeasedItem,
@@ -63,6 +64,7 @@ export interface Repositories {
   providerCalls: ProviderCallsRepository;
   files: FileRepository;
   linkedImages: LinkedImageRepository;
+  interactions: InteractionRepository;
   timedSecrets: TimedSecretRepository;
   uploads: UploadRepository;
   requestCounts: RequestCountRepository;
@@ -209,6 +211,23 @@ interface LinkedImageRepository {
     nowMs: number,
     page: { afterSeq: number; limit: number },
   ): Promise<(LinkedImageRecord & { seq: number })[]>;
+  remove(id: string): Promise<void>;
+}
+
+interface InteractionRepository {
+  insert(interaction: InteractionRecord): Promise<void>;
+  /** Also finds one that has expired. */
+  find(id: string): Promise<InteractionRecord | null>;
+  /** Ends an interaction that is in progress; changes nothing when it has ended, or is deleted. */
+  end(
+    id: string,
+    change: Pick<InteractionRecord, "status" | "input" | "answer" | "pictures">,
+  ): Promise<{ isChanged: boolean }>;
+  /** Interactions that expire by `nowMs`, in the order in which they were made, after the one with the number `afterSeq`. */
+  due(
+    nowMs: number,
+    page: { afterSeq: number; limit: number },
+  ): Promise<(InteractionRecord & { seq: number })[]>;
   remove(id: string): Promise<void>;
 }
 

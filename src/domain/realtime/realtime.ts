@@ -94,6 +94,10 @@ interface RealtimeRequest {
   finish?: Finish;
   /** Writes the body of the answer, before anything is paid for. An `ImgbatchError` that it throws is the answer instead. */
   render(contents: readonly GeneratedContent[]): Buffer | Promise<Buffer>;
+  /** Writes what shows that the request is at work, in the transaction that holds its money; `begun` is called behind it. */
+  begin?: { write(tx: Transaction): Promise<void>; begun(): void };
+  /** Writes what is kept of a rendered answer, in the transaction that pays for it. A throw undoes both. Default: nothing is kept. */
+  alongside?(tx: Transaction): Promise<void>;
 }
 
 /**
@@ -116,6 +120,11 @@ export class Realtime {
 
   constructor(deps: RealtimeDeps) {
     this.#deps = deps;
+  }
+
+  /** The worker that answers the requests of this process. */
+  get worker(): string {
+    return this.#deps.presence.id;
   }
 
   /**
@@ -263,6 +272,7 @@ export class Realtime {
       if (record !== null) await requireNoOther(tx, record, earlier);
       await countRequest(tx, caller.key.id, rate, createdAtMs);
       if (record !== null) await putAnswer(tx, record, null, clock);
+      await request.begin?.write(tx);
     };
     /** Without an answer, a repeat runs again as if this run had not been. */
     const forget = async (tx: Transaction) => {
@@ -273,6 +283,7 @@ export class Realtime {
     try {
       const what = count === 1 ? "The image" : "The request";
       await openHold(stores, hold, payer, { what, alongside: reserve });
+      request.begin?.begun();
     } catch (error) {
       if (StorageUnavailable.mayHaveHappened(error)) this.#track(this.#release(hold, [], forget));
       throw error;
@@ -322,6 +333,7 @@ export class Realtime {
       const usage = usageOf(hold, asked, made, clock.nowMs());
       const pay = () =>
         endHold(stores, hold, usage, calls(), clock.nowMs(), async (tx) => {
+          if ("body" in outcome) await request.alongside?.(tx);
           if (record === null) return;
           const { isOurs } = await changeLatest(tx, record, () => putAnswer(tx, record, kept, clock));
           if (!isOurs) throw new Overtaken();

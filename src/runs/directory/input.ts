@@ -1,6 +1,6 @@
 import { closeSync, constants, openSync, readSync } from "node:fs";
 import { copyFile, readFile, rename, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { join, relative, resolve, sep } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readImageHeader } from "../../contract/image-formats.ts";
@@ -18,6 +18,7 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import type { RowSource } from "../../prompts/check-row.ts";
 import { readLines } from "../../prompts/lines.ts";
 import { type Options, optionsOf, seedOf } from "../../prompts/options.ts";
+import type { LineFiles } from "../../prompts/wanted-files.ts";
 import type { PlannedItem } from "../plan/plan.ts";
 import type { PromptReference } from "../plan/reference-files.ts";
 import { textOf } from "../plan/spool.ts";
@@ -136,7 +137,7 @@ export async function writeInput(
   }
   const lines = {
     *[Symbol.iterator]() {
-      for (const item of items) yield sealed(toInputLine(item));
+      for (const item of items) yield sealed(toInputLine(item, dir));
     },
   };
   await writeJsonLines(join(dir, name), lines);
@@ -274,8 +275,8 @@ function readRange(path: string, { start, bytes }: LineRange): string {
   }
 }
 
-function toInputLine(item: PlannedItem): InputLine {
-  const { typedId, fileLine, variant } = item;
+function toInputLine(item: PlannedItem, dir: string): InputLine {
+  const { typedId, fileLine, variant, files } = item;
   const values = variant === undefined ? {} : { values: variant.values };
   const references = item.references.map((reference) => ({
     path: referencePath(reference.sha256),
@@ -289,8 +290,25 @@ function toInputLine(item: PlannedItem): InputLine {
     ...(item.model === undefined ? {} : { model: item.model }),
     ...optionsOf(item),
     ...(item.metadata === null ? {} : { metadata: JSON.parse(textOf(item.metadata)) }),
-    source: { ...(item.source ?? { ...(typedId === null ? {} : { id: typedId }), ...fileLine, ...values }) },
+    source: {
+      ...(item.source ?? { ...(typedId === null ? {} : { id: typedId }), ...fileLine, ...values }),
+      ...(files === undefined ? {} : { files: movedFiles(files, (path) => pathFrom(dir, path)) }),
+    },
   };
+}
+
+/** Returns the files that are made of the pictures of a line, with the paths of directories as they are here. */
+export function lineFilesOf(dir: string, { source: { files } }: Pick<InputLine, "source">): LineFiles | null {
+  return files === undefined ? null : movedFiles(files, (path) => resolve(dir, path));
+}
+
+/** Returns a path as it leads from a directory, with `/`. */
+export function pathFrom(dir: string, path: string): string {
+  return relative(dir, path).split(sep).join("/") || ".";
+}
+
+function movedFiles({ from, root, ...files }: LineFiles, move: (path: string) => string): LineFiles {
+  return { ...files, from: move(from), ...(root === undefined ? {} : { root: move(root) }) };
 }
 
 function labelsOf({ id, type }: PromptReference): { id?: string; type?: string } {

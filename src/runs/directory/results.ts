@@ -14,6 +14,7 @@ import { stands } from "../standing.ts";
 import { type InputLine, type RunInput, readRunInput } from "./input.ts";
 import { IMAGES_FOLDER, VERSIONS_FOLDER } from "./names.ts";
 import {
+  type DerivedFile,
   hashFile,
   isImagePath,
   isWholeImage,
@@ -48,6 +49,19 @@ const fileSchema = z.looseObject({
     .describe("the image as the upstream sent it, when that was of another type than asked for"),
 });
 
+const derivedSchema = z.looseObject({
+  path: z.string().describe("from the directory of the prompt file on, with /"),
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+  width: count,
+  height: count,
+  bytes: count,
+  enlarged: z.literal(true).optional().describe("the image has fewer pixels than the file"),
+  lost_credentials: z
+    .literal(true)
+    .optional()
+    .describe("the content credentials (C2PA) of the image are not in the file"),
+});
+
 const error = z
   .looseObject({
     code: z.string(),
@@ -61,6 +75,10 @@ const error = z
 const common = {
   custom_id: z.string(),
   files: z.array(fileSchema).describe("empty if no image was saved"),
+  derived: z
+    .array(derivedSchema)
+    .optional()
+    .describe("the files that were made of the image where its prompt wants them; absent for none"),
   error,
   notes: z.array(z.string()).optional().describe("differences that a person should know"),
   prompt: z.string().optional(),
@@ -164,6 +182,8 @@ export interface ResultLine extends Omit<ItemFacts, "model_version"> {
   verified?: Verified;
   /** What the image was asked for instead of what its prompt says. Absent unless a person wanted another one. */
   again?: MadeAgain;
+  /** The files that were made of the image where its prompt wants them. Absent for none. */
+  derived?: DerivedFile[];
   /** The reason why the image is missing here. With the status `success`: the reason why it could not be fetched. */
   error?: { code: string; message: string; source: string | null; request_id?: string };
 }

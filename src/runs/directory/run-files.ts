@@ -36,6 +36,20 @@ export interface ResultFile {
   original?: { path: string; sha256: string; bytes: number; mime_type: string };
 }
 
+/** A file that was made of a picture, in the results. */
+export interface DerivedFile {
+  /** From the directory of the prompt file on, with `/`. */
+  path: string;
+  sha256: string;
+  width: number;
+  height: number;
+  bytes: number;
+  /** The picture has fewer pixels than the file. */
+  enlarged?: true | undefined;
+  /** The content credentials (C2PA) of the picture are not in the file. */
+  lost_credentials?: true | undefined;
+}
+
 /**
  * How files were checked: against a SHA-256 of the service, against the CRC-32 of a ZIP, or (null) only by their size and
  * their first bytes, when the service gives no hash.

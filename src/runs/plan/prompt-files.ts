@@ -1,15 +1,16 @@
 import { constants } from "node:fs";
 import { open, readdir } from "node:fs/promises";
-import { basename, dirname, extname, join, relative, resolve } from "node:path";
+import { basename, dirname, extname, join, relative, resolve, sep } from "node:path";
 import { type ErrorDetails, ImgbatchError } from "../../contract/errors.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
-import { openPathBelow } from "../../kernel/files.ts";
-import { truncateCodePoints } from "../../kernel/text.ts";
+import { isWithin, openPathBelow, realPathBelow } from "../../kernel/files.ts";
+import { foldFileName, truncateCodePoints } from "../../kernel/text.ts";
 import type { CheckedRow, RowSource, Variant } from "../../prompts/check-row.ts";
 import { type Options, optionsOf } from "../../prompts/options.ts";
 import { type FileLine, MOST_SHOWN_CHARS, type Problems, type Report } from "../../prompts/problems.ts";
 import { PromptReader, type ReaderRules } from "../../prompts/prompt-reader.ts";
+import { isNumbered, type LineFiles, numberedPath } from "../../prompts/wanted-files.ts";
 import { RUN_STATE_FILE } from "../directory/run-state.ts";
 import { loadReference, type PromptReference } from "./reference-files.ts";
 import { type PromptText, Spool, textOf } from "./spool.ts";
@@ -32,6 +33,8 @@ export interface PromptItem extends Options {
   metadata: PromptText | null;
   /** File and line, for messages and results. */
   fileLine: FileLine;
+  /** Absent: no files are made of its pictures besides those of the run. */
+  files?: LineFiles;
   /** Set for a line of a run's own input: where the prompt was read at first. */
   source?: RowSource;
 }
@@ -66,7 +69,7 @@ export async function readPromptFiles(
     return readListFile(path, baseOf(source), rules.hidden);
   };
   const reader = new PromptReader({ readList, ...rules });
-  const input: Input = { rules, spool, shared, reader, items: [], loaded: new Map() };
+  const input: Input = { rules, spool, shared, reader, items: [], loaded: new Map(), owners: new Map() };
   for (const source of sources) if (!reader.isCut) await readOne(source, input);
   const files = sources.map(fileOf);
   const problems = reader.finish();
@@ -81,6 +84,10 @@ interface FileRules extends ReaderRules {
   shared?: readonly PromptReference[];
   /** Reference images lie below this directory. Default: anywhere. */
   root?: string | undefined;
+  /** Where the files that are made of pictures may lie besides the directory of the prompt file. Default: nowhere else. */
+  filesRoot?: string | undefined;
+  /** These files do not say that they are made by AI. Default: they do. */
+  isUnmarked?: boolean;
   /** No file in these directories is read. Default: none. */
   hidden?: readonly string[] | undefined;
   /** What every prompt asks for that does not say so itself. Default: nothing. */
@@ -103,6 +110,8 @@ interface Input {
   items: PromptItem[];
   /** The reference images of the files of a line: its variants share them. */
   loaded: Map<string, PromptReference | null>;
+  /** The line of each file that is made of a picture, by its real path without regard to case. */
+  owners: Map<string, { fileLine: FileLine; model: string | undefined }>;
 }
 
 async function readOne(source: PromptSource, input: Input): Promise<void> {
@@ -193,7 +202,7 @@ function baseOf({ name, cwd }: PromptSource): string {
 }
 
 async function keep(
-  { references: specs, prompt, metadata: extra, variant, ...fields }: CheckedRow,
+  { references: specs, prompt, metadata: extra, files: wanted, variant, ...fields }: CheckedRow,
   baseDir: string,
   input: Input,
   report: Report,
@@ -209,6 +218,16 @@ async function keep(
     if (reference !== null) references.push(reference);
   }
   references.push(...input.shared);
+  const files: LineFiles | null =
+    wanted === undefined
+      ? null
+      : {
+          from: baseDir,
+          ...(rules.filesRoot === undefined ? {} : { root: rules.filesRoot }),
+          ...(rules.isUnmarked ? { unmarked: true } : {}),
+          wanted,
+        };
+  if (files !== null) await claimFiles(files, fields, input, report);
   // No further problem would be shown, so the items are not needed.
   if (reader.problems.isFull) items.length = 0;
   else {
@@ -219,9 +238,63 @@ async function keep(
       prompt: spool.keepText(prompt),
       references,
       metadata,
+      ...(files === null ? {} : { files }),
     };
     items.push(variant === null ? kept : { ...kept, variant });
   }
+}
+
+/** Reports files that do not lie where they may, and those that another line has. */
+async function claimFiles(
+  files: LineFiles,
+  { fileLine, outputCount, model }: Pick<CheckedRow, "fileLine" | "outputCount" | "model">,
+  { owners, rules }: Input,
+  report: Report,
+): Promise<void> {
+  const own = new Set<string>();
+  for (const [index, file] of files.wanted.entries()) {
+    const field = index === 0 ? "file" : "also";
+    for (let number = 1; number <= (isNumbered(file) ? outputCount : 1); number++) {
+      const path = numberedPath(file, number);
+      const real = await findFile(files, path);
+      const isInRoot = real !== null && (rules.root === undefined || isWithin(rules.root, real));
+      if (real === null || !isInRoot) {
+        report(field, outsideOf(files, path));
+        break;
+      }
+      const name = foldFileName(real);
+      const owner = owners.get(name);
+      const isTaken = owner !== undefined || own.has(name);
+      own.add(name);
+      if (owner === undefined) owners.set(name, { fileLine, model });
+      if (!isTaken) continue;
+      const { file: other, line } = owner?.fileLine ?? fileLine;
+      const isOfModels = owner !== undefined && owner.model !== model;
+      const way = isOfModels
+        ? "write {{model}} in it, so that each model has a file of its own"
+        : "name another one";
+      report(field, `${JSON.stringify(path)} is the file of ${other}:${line} already; ${way}`);
+      break;
+    }
+  }
+}
+
+/** Returns the real path of a file of a line; null when it does not lie where it may, also where links lead. */
+export async function findFile(
+  { from, root }: Pick<LineFiles, "from" | "root">,
+  path: string,
+): Promise<string | null> {
+  const full = resolve(from, path);
+  for (const top of [from, ...(root === undefined ? [] : [root])]) {
+    const real = await realPathBelow(top, full);
+    if (real !== null) return real;
+  }
+  return null;
+}
+
+function outsideOf({ from, root }: LineFiles, path: string): string {
+  const tops = [from, ...(root === undefined ? [] : [root])].map((top) => shellWord(top)).join(" or ");
+  return `${JSON.stringify(path)} does not lie below ${tops}; --root DIR says where files may lie besides the directory of the prompt file`;
 }
 
 function systemCode(error: unknown): string | null {
@@ -235,7 +308,7 @@ function fileOf(source: PromptSource): string {
 
 /** Returns the line of a prompt file that asks for a prompt alone. Its paths lead from `cwd`. */
 export function toPromptLine(item: PromptItem, cwd: string): Record<string, unknown> {
-  const { customId, prompt, outputCount, references, model, metadata } = item;
+  const { customId, prompt, outputCount, references, model, metadata, files } = item;
   const images = references.map(({ source, mimeType, id, type }) => {
     const labels = { ...(id === undefined ? {} : { id }), ...(type === undefined ? {} : { type }) };
     if ("path" in source) return { path: relative(cwd, source.path) || source.path, ...labels };
@@ -248,6 +321,21 @@ export function toPromptLine(item: PromptItem, cwd: string): Record<string, unkn
     ...(images.length === 0 ? {} : { reference_images: images }),
     ...(model === undefined ? {} : { model }),
     ...optionsOf(item),
+    ...(files === undefined ? {} : toFileFields(files, cwd)),
     ...(metadata === null ? {} : { metadata: JSON.parse(textOf(metadata)) }),
   };
+}
+
+/** Returns the fields of a line that wants these files. Its paths lead from `cwd`. */
+function toFileFields({ from, wanted }: LineFiles, cwd: string): Record<string, unknown> {
+  const [main, ...others] = wanted;
+  if (main === undefined) return {};
+  const { path, ...form } = main;
+  const folder = path.replace(/[^/]*$/, "");
+  const also = others.map((file) => {
+    const pixels = file.pixels === undefined || file.pixels === form.pixels ? "" : ` ${file.pixels}`;
+    return `${file.path.slice(folder.length)}${pixels}`;
+  });
+  const shown = relative(cwd, join(from, path)).split(sep).join("/");
+  return { file: shown, ...form, ...(also.length === 0 ? {} : { also }) };
 }

@@ -1,6 +1,7 @@
 import { z } from "zod";
-import { BACKGROUNDS, MOST_SEED } from "../../contract/image-formats.ts";
+import { BACKGROUNDS, FILE_FORMATS, FITS, MOST_SEED } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../contract/limits.ts";
+import { POSITIONS } from "../../prompts/wanted-files.ts";
 
 /** Not only blanks, and no NUL. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is refused
@@ -63,6 +64,31 @@ export const promptSchema = z.looseObject({
   background: z.enum(BACKGROUNDS).nullish().describe("transparent needs PNG or WebP; default: auto"),
   seed: z.int().min(0).max(MOST_SEED).nullish().describe("of the first image; each further one adds 1"),
   negative_prompt: z.string().nullish().describe("what the image must not show"),
+  file: z
+    .string()
+    .min(1)
+    .nullish()
+    .describe(
+      "a file that is made of the picture, from the prompt file on, such as public/blog/hero.webp; {{n}} stands for the number of the image, {{model}} for its model",
+    ),
+  pixels: z
+    .string()
+    .nullish()
+    .describe("of the file: 1200x630, or one side: 1200x, x630; default: those of the picture"),
+  fit: z.enum(FITS).nullish().describe("how the picture comes into both sides of pixels; default: cover"),
+  position: z
+    .string()
+    .nullish()
+    .describe(
+      `which part stays, or the place within a border: ${POSITIONS.join(", ")}; default: attention, else center`,
+    ),
+  format: z.enum(FILE_FORMATS).nullish().describe("of the file; default: by the ending of its name"),
+  encode_quality: z.int().min(1).max(100).nullish().describe("of the file, unless it is a PNG"),
+  trim: z.boolean().nullish().describe("cut the flat or transparent border off the picture first"),
+  also: z
+    .union([z.string(), z.array(z.string()).max(100)])
+    .nullish()
+    .describe('more files of the same picture beside file, such as ["hero@2x.webp 2400x1260", "hero.jpg"]'),
   metadata: z
     .record(z.string(), z.unknown())
     .nullish()

@@ -55,6 +55,8 @@ const [FIRST_SIGN_MS, NEXT_SIGN_MS] = [10_000, 15_000];
 /** The texts of which a stream consists. */
 export interface Framing {
   type: string;
+  /** When the first sign of life comes. Left out: after ten seconds. */
+  firstSignMs?: number;
   /** A sign of life. `isFirst`: nothing was sent before. */
   sign(isFirst: boolean): string;
   /** `body`: what the work has made. `isFirst`: no sign was sent. */
@@ -93,7 +95,11 @@ export async function answerStream(
     }
     response.write(text);
   };
-  for (let ms = FIRST_SIGN_MS; !response.destroyed && (await isLate(ms)); ms = NEXT_SIGN_MS)
+  for (
+    let ms = framing.firstSignMs ?? FIRST_SIGN_MS;
+    !response.destroyed && (await isLate(ms));
+    ms = NEXT_SIGN_MS
+  )
     send(framing.sign(!response.headersSent));
   try {
     const body = await outcome;

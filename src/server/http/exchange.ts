@@ -64,7 +64,7 @@ export function beginExchange(deps: ExchangeDeps, metrics: Pick<Metrics, "observ
  * Hides values behind a `=`: a query whose question mark is encoded or missing is a part of the path. Hides the names of
  * images that can be fetched without a key, too.
  */
-function shownPath(path: string): string {
+export function shownPath(path: string): string {
   return hideApiKeys(path.replace(/(=|%3d)[^/]+/gi, "$1…").replace(/^(\/v1\/images\/outputs\/).+/, "$1…"));
 }
 

@@ -7,6 +7,7 @@ import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { FILE_PURPOSES } from "../../contract/openai-api.ts";
 import { BATCH_STATUSES, ITEM_STATUSES } from "../../contract/statuses.ts";
+import { TEST_HEADER } from "../../contract/test-api.ts";
 import { fieldError } from "./errors.ts";
 
 const RFC_3339 = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})$/;
@@ -171,6 +172,11 @@ export const PARAMETERS = {
       .regex(/^[0-9]+(\.[0-9]{1,6})?$/)
       .meta({ examples: ["1.25"] }),
   ),
+  TestName: header(
+    TEST_HEADER,
+    "Keeps tests apart: a fault meets only requests with the same name, and the journal shows only those.",
+    z.string().regex(/^[\x20-\x7e]{1,200}$/),
+  ),
   FindOnly: header(
     "x-imgbatch-find-only",
     "`true`: only return the batch that the `Idempotency-Key` made before. If there is none, the answer is 404, and nothing is made.",
@@ -310,6 +316,26 @@ export const PARAMETERS = {
     oneOf([...FILE_PURPOSES, "batch_output"]),
   ),
   OpenaiBatchId: path("id", "Id of a batch that this key made with this API."),
+  ResponseId: path("id", "Id of a response that this key got."),
+  StreamAgain: query("stream", "`true`: as the events of its stream.", oneOf(["true", "false"]), {
+    code: invalidAtGoogle,
+  }),
+  StartingAfter: query(
+    "starting_after",
+    "With `stream`: only the events behind the one of this `sequence_number`.",
+    integer(0),
+    { code: invalidAtGoogle },
+  ),
+  InteractionId: path("id", "Id of an interaction of this key."),
+  LastEventId: query(
+    "last_event_id",
+    "With `stream`: only the events behind the one of this `event_id`.",
+    integer(0),
+    { code: invalidAtGoogle },
+  ),
+  IncludeInput: query("include_input", "`true`: with what was asked for.", oneOf(["true", "false"]), {
+    code: invalidAtGoogle,
+  }),
   RetryCount: header(
     "X-Stainless-Retry-Count",
     "Sent by OpenAI's library. Above 0, a request that equals one of the last 35 minutes gets the batch of that one.",

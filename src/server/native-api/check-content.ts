@@ -119,7 +119,7 @@ function turnsOf(contents: Contents): Turn[] {
 }
 
 /** Whole turns, as many of the newest as fit. */
-function newest(turns: readonly Turn[], maxChars: number): string {
+export function newest(turns: readonly Pick<Turn, "text">[], maxChars: number): string {
   let earlier = "";
   for (const { text } of turns.toReversed()) {
     const longer = earlier === "" ? text : `${text}\n${earlier}`;

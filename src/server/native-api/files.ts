@@ -339,6 +339,7 @@ const keyOrUploadId: Credential = {
 
 export const nativeUploads: Surface = {
   tag: "files",
+  vendor: "google",
   prefix: "/upload",
   operations: [
     {

@@ -112,6 +112,18 @@ export function usageMetadataOf(
   };
 }
 
+/** The words beside a drawing, where an API has words of the model. */
+const DRAWING_WORDS = "Here is the picture that you asked for.";
+
+/** Returns what a model says beside its image; null when it says nothing. */
+export function wordsOf({ answer, isDrawn }: Pick<GeneratedContent, "answer" | "isDrawn">): string | null {
+  if (isDrawn) return DRAWING_WORDS;
+  const candidates = answer?.api === "native" ? answer.fields.candidates : [];
+  const parts = Array.isArray(candidates) ? candidates.flatMap((each) => each?.content?.parts ?? []) : [];
+  const texts = parts.filter((part) => part?.thought !== true).map((part) => part?.text);
+  return texts.filter((text) => typeof text === "string" && text !== "").join("\n") || null;
+}
+
 /** The content of a response. */
 interface ContentFacts {
   id: string;

@@ -153,7 +153,7 @@ function usableModels({ models }: ApiDeps, group: Caller["group"], use: Use): Mo
  * Throws `REALTIME_MODEL_NOT_FOUND`.
  */
 export function findModel(deps: ApiDeps, request: Request, response: Response, use: Use): ModelEntry {
-  return findAmong(usableModels(deps, callerOf(response).group, use), request);
+  return findAmong(usableModels(deps, callerOf(response).group, use), modelParameter(request));
 }
 
 /**
@@ -170,8 +170,12 @@ export function modelNamed(deps: ApiDeps, group: Caller["group"], name: string |
   return model;
 }
 
-function findAmong(models: readonly ModelEntry[], request: Request): ModelEntry {
-  const id = modelParameter(request);
+/** The model of this id, with or without `models/` before it. Throws `REALTIME_MODEL_NOT_FOUND`. */
+export function modelWithId(deps: ApiDeps, group: Caller["group"], name: string): ModelEntry {
+  return findAmong(usableModels(deps, group, "realtime"), name.replace(/^models\//, ""));
+}
+
+function findAmong(models: readonly ModelEntry[], id: string): ModelEntry {
   const model = models.find((m) => m.id === id);
   if (model) return model;
   throw modelNotFound(id);
@@ -234,7 +238,7 @@ export const modelOperations: readonly Operation[] = [
     answers: { 200: { description: "The model.", schema: "NativeModel" } },
     handler: (deps) => async (request, response) => {
       const { models, view } = await catalogueOf(deps, response);
-      response.json(view(findAmong(models, request)));
+      response.json(view(findAmong(models, modelParameter(request))));
     },
   },
 ];

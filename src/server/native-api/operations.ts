@@ -6,6 +6,7 @@ import { download } from "../jobs/vendor-files.ts";
 import type { Credential, Surface } from "../operation.ts";
 import { fileOperations, nativeUploads } from "./files.ts";
 import { generateOperations } from "./generate.ts";
+import { interactions } from "./interactions.ts";
 import { createJobOperation, jobOperations } from "./jobs.ts";
 import { modelOperations, sharedModelOperations } from "./models.ts";
 
@@ -80,6 +81,7 @@ const nativeErrorStyles: readonly (readonly [RegExp, ErrorStyle])[] = [
 /** Files of the vendor's API. They stand before the rest of it: its credential guards all paths below `/v1beta`. */
 const files: Surface = {
   tag: "files",
+  vendor: "google",
   prefix: PATHS.files,
   operations: fileOperations,
   credential: headerOrQueryKey,
@@ -88,6 +90,7 @@ const files: Surface = {
 /** The second path of a download. The key is not taken from its URL. */
 const downloads: Surface = {
   tag: "files",
+  vendor: "google",
   prefix: "/download",
   operations: [{ ...download, id: "downloadFileAlone", path: PATHS.fileDownloadAlone }],
   credential: headerKey,
@@ -96,6 +99,7 @@ const downloads: Surface = {
 /** The native real-time API. `{model}:verb` comes before `{model}`, which matches its path, too. */
 const realtime: Surface = {
   tag: "realtime",
+  vendor: "google",
   prefix: "/v1beta",
   operations: [...generateOperations, createJobOperation, ...modelOperations, ...jobOperations],
   credential: headerOrQueryKey,
@@ -105,6 +109,7 @@ const realtime: Surface = {
 
 const sharedModels: Surface = {
   tag: "realtime",
+  vendor: "openai",
   prefix: PATHS.sharedModels,
   operations: sharedModelOperations,
   credential: headerKey,
@@ -112,4 +117,11 @@ const sharedModels: Surface = {
 };
 
 /** The vendor's API. */
-export const nativeSurfaces: readonly Surface[] = [nativeUploads, downloads, files, realtime, sharedModels];
+export const nativeSurfaces: readonly Surface[] = [
+  nativeUploads,
+  downloads,
+  files,
+  interactions,
+  realtime,
+  sharedModels,
+];

@@ -403,6 +403,7 @@ function errorOf({ code, message }: ItemError): ImgbatchError {
 /** Batches for OpenAI clients. */
 export const openaiBatches: Surface = {
   tag: "batches",
+  vendor: "openai",
   prefix: PATHS.openaiBatches,
   operations: batchOperations,
   credential: headerKey,

@@ -181,6 +181,7 @@ const fileOperations: readonly Operation[] = [
 /** Files for OpenAI clients. */
 export const openaiFiles: Surface = {
   tag: "files",
+  vendor: "openai",
   prefix: PATHS.openaiFiles,
   operations: fileOperations,
   credential: headerKey,

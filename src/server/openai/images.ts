@@ -41,9 +41,9 @@ interface FinishedImages {
 }
 
 /** Brings the first image of an outcome into the format that was asked for: the others are not returned. */
-async function finishImage(
+export async function finishImage(
   converter: ImageConverter,
-  { content, quality }: AskedImages,
+  { content, quality }: Pick<AskedImages, "content" | "quality">,
   made: Made,
 ): Promise<Made> {
   const { mimeType } = content.options;
@@ -76,7 +76,7 @@ function finishedImages(
 }
 
 /** The first image of an outcome, its usage, and the prompt that the upstream has made of ours. */
-function finishedImage(
+export function finishedImage(
   content: GeneratedContent,
   { prompt, images: inputs, options }: AskedImages["content"],
 ): FinishedImage[] {
@@ -99,7 +99,7 @@ export function revisedPromptOf(answer: VerbatimAnswer | null): string | null {
   return typeof words === "string" ? words : null;
 }
 
-function withoutImage(outcome: GeneratedContent | undefined): ImgbatchError {
+export function withoutImage(outcome: GeneratedContent | undefined): ImgbatchError {
   const { refusal = null, failure } = outcome ?? {};
   if (refusal === null) return new ImgbatchError("REALTIME_NO_IMAGE", failure ?? undefined);
   return new ImgbatchError("REALTIME_REFUSED", refusal);
@@ -162,7 +162,7 @@ function eventView(
   return { type, ...image, ...factsOf(finished), ...(usage && { usage }) };
 }
 
-const event = (name: string, value: object) => `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`;
+export const event = (name: string, value: object) => `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`;
 
 function factsOf({ images: [first], size, used }: FinishedImages) {
   return imageFacts(size, first?.mimeType ?? "image/png", used);
@@ -296,8 +296,8 @@ function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
   };
 }
 
-/** Some libraries repeat 408, 409, 429 and every 5xx, whatever the headers say. */
-function withFinalStatus(error: unknown): never {
+/** Gives a request that may have been paid a status that is final. Some libraries repeat 408, 409, 429 and every 5xx, whatever the headers say. */
+export function withFinalStatus(error: unknown): never {
   if (!(error instanceof ImgbatchError) || !error.mayBePaid) throw error;
   const { message, cause, param } = error;
   throw new ImgbatchError("REALTIME_MAY_BE_PAID", message, { cause, param, mayBePaid: true });
@@ -382,6 +382,7 @@ const outputOperation: Operation = {
 
 const generations: Surface = {
   tag: "realtime",
+  vendor: "openai",
   prefix: PATHS.imageGenerations,
   operations: [generateOperation],
   credential: headerKey,
@@ -391,6 +392,7 @@ const generations: Surface = {
 
 const edits: Surface = {
   tag: "realtime",
+  vendor: "openai",
   prefix: PATHS.imageEdits,
   operations: [editOperation],
   credential: headerKey,
@@ -398,6 +400,7 @@ const edits: Surface = {
 
 const outputs: Surface = {
   tag: "realtime",
+  vendor: "openai",
   prefix: "/v1/images/outputs",
   operations: [outputOperation],
   credential: null,

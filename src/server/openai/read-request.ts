@@ -104,7 +104,7 @@ const NO_DATA_URL =
   "must be a data URL such as data:image/png;base64,…: nothing is fetched from other addresses";
 
 /** An image of an edit that came as JSON. Throws `REALTIME_INVALID_ARGUMENT`. */
-async function imageOfJson(
+export async function imageOfJson(
   { image_url: url, file_id: id }: OpenaiBody<"EditImages">["images"][number],
   at: string,
   sent: SentTexts,
@@ -119,7 +119,8 @@ function imageOfUrl(url: string, at: string, sent: SentTexts): SentImage {
   const long = sent.get(url)?.content;
   if (long === "too large") throw invalidArgument(at, TOO_LARGE);
   const head = dataUrlHead(url);
-  if (long === "no Base64" || (long === undefined && head === null)) throw invalidArgument(at, NO_DATA_URL);
+  const isOther = sent.get(url)?.isDataUrl === false || (long === undefined && head === null);
+  if (long === "no Base64" || isOther) throw invalidArgument(at, NO_DATA_URL);
   if (long !== undefined) return long;
   const rules = { maxBytes: editImageBytes, base64: "lenient", sent: NO_SENT_TEXTS } as const;
   const image = receiveImage(url.slice(head ?? 0), rules);
@@ -135,7 +136,7 @@ async function imageOfFile(id: string, at: string, findFile: FindFileImage): Pro
 }
 
 /** An image whose type its bytes decide. `at` is the field that it came in. */
-function receivedImage(image: SentImage, at: string): ReceivedImage {
+export function receivedImage(image: SentImage, at: string): ReceivedImage {
   return { image, declared: null, fields: { type: at, bytes: at, amount: at } };
 }
 
@@ -281,7 +282,7 @@ function unknownFields(value: object, known: object): string[] {
 }
 
 /** A request whose fields have their types. The images were not looked into yet. */
-interface SentRequest {
+export interface SentRequest {
   /** The names of those that have no effect. */
   ignored: readonly string[];
   fields: OpenaiBody<"GenerateImages">;

@@ -9,6 +9,7 @@ import { nativeSchemas } from "../../contract/native-api.ts";
 import { openaiSchemas } from "../../contract/openai-api.ts";
 import { IGNORED_HEADER, MAY_BE_PAID_TWICE_HEADER, UPSTREAM_COST_HEADER } from "../../contract/routes.ts";
 import { ITEM_ERROR_CODES } from "../../contract/statuses.ts";
+import { FAULT_HEADER, testSchemas } from "../../contract/test-api.ts";
 import { PARAMETERS } from "../http/parameters.ts";
 import type { Answer } from "../operation.ts";
 import { errorStyleOf, errorsOf, OPERATIONS, SURFACES } from "../surfaces.ts";
@@ -159,6 +160,7 @@ const COMPONENTS: Record<string, z.ZodType> = {
   ...consoleSchemas,
   ...nativeSchemas,
   ...openaiSchemas,
+  ...testSchemas,
   Error: errorSchema,
   Empty: z.object({}),
   Health: z.object({
@@ -217,7 +219,8 @@ Poll a batch until its status is \`completed\`, \`failed\`, \`cancelled\` or \`o
 The real-time API and its files take the key in the vendor's header (\`x-vendorx-api-key\` unless configured), as \`Authorization: Bearer\`, in \`x-api-key\`, or below \`/v1beta\` and \`/upload/v1beta\` in the query as \`key\`: the first one present counts.
 Their fields may be written in snake_case, too. What stands below \`/v1beta\` is also found below \`/v1\` by requests with the vendor's header; a verb of a model by all others, too.
 Paths are exact. An unknown path is \`NOT_FOUND\` (404), a wrong method \`METHOD_NOT_ALLOWED\` (405, with \`Allow\`).
-HEAD works wherever GET does, and returns the same headers.`;
+HEAD works wherever GET does, and returns the same headers.
+What stands below \`/imgbatch/test\` is there in \`imgbatch exec\` and \`imgbatch serve --test\` alone. An answer with the header \`${FAULT_HEADER}: true\` is a fault that a test has ordered, and need not be as described here.`;
 
 /** `GET /openapi.json`. The document is made at the first request. */
 export function openApi(limits: Limits): RequestHandler {

@@ -21,11 +21,13 @@ const MEMORY_BYTES = 256 * KIB;
 
 /** More than any type of an image needs. */
 const LONGEST_HEAD = 200;
+/** How each data URL begins. */
+const SCHEME = "data:";
 
 interface Base64StringOptions {
   base64: Base64Rules;
   /** Whether the Base64 comes behind the head of a data URL. */
-  isDataUrl: boolean;
+  isDataUrl: boolean | "maybe";
   /** A string that decodes to more bytes is not kept. */
   maxBytes: number;
   /** The draft that takes the bytes. */
@@ -47,6 +49,7 @@ class Base64String {
   readonly #hash = createHash("sha256");
   /** The head of a data URL, as far as it has arrived; null behind it. */
   #head: string | null;
+  #hasHead = false;
   #chars = 0;
   #used = 0;
   #sizeBytes = 0;
@@ -55,7 +58,7 @@ class Base64String {
   constructor(options: Base64StringOptions) {
     this.#options = options;
     this.#decoder = new Base64Decoder(options.base64);
-    this.#head = options.isDataUrl ? "" : null;
+    this.#head = options.isDataUrl === false ? null : "";
   }
 
   get problem(): TextProblem | null {
@@ -84,7 +87,7 @@ class Base64String {
     await this.#write();
     await this.#options.draft.finish();
     const facts = { sizeBytes: this.#sizeBytes, sha256: this.#hash.digest("hex") };
-    return { chars, content: imageInDraft(this.#options.draft, facts) };
+    return { chars, isDataUrl: this.#hasHead, content: imageInDraft(this.#options.draft, facts) };
   }
 
   #decode(part: Buffer, isEnd: boolean): number {
@@ -100,6 +103,12 @@ class Base64String {
     if (this.#head === null) return text;
     const begun = this.#head + text;
     const length = dataUrlHead(begun);
+    const mayBeHead = SCHEME.startsWith(begun.slice(0, SCHEME.length).toLowerCase());
+    if (!mayBeHead && this.#options.isDataUrl === "maybe") {
+      this.#head = null;
+      return begun;
+    }
+    this.#hasHead = length !== null;
     if (length === null) {
       this.#head = begun;
       if (begun.length > LONGEST_HEAD) this.#decoder.fail();
@@ -128,8 +137,8 @@ class Base64String {
 /** The rules for the images of a request, which are Base64. */
 export interface ImageTexts {
   base64: Base64Rules;
-  /** Whether they are data URLs (RFC 2397), with their Base64 behind a head. Default: false. */
-  areDataUrls?: boolean;
+  /** Whether they are data URLs (RFC 2397), with their Base64 behind a head; `maybe`: some are. Default: false. */
+  areDataUrls?: boolean | "maybe";
   maxBytes: number;
   blobs: Pick<BlobStore, "draft">;
 }
@@ -294,6 +303,6 @@ export class ImageExtraction {
     const known = this.#images.get(sha256);
     if (known) await this.#drafts.pop()?.discard();
     else this.#images.set(sha256, sent.content);
-    return { chars: sent.chars, content: known ?? sent.content };
+    return { ...sent, content: known ?? sent.content };
   }
 }

@@ -19,19 +19,37 @@ export const BODY_RATE: BodyRate = {
   waitMs: 30_000,
 };
 
+/** The chunks of bodies that `peekBody` has read, for the handlers that read them next. */
+const peeked = new WeakMap<IncomingMessage, Buffer[]>();
+
 /**
  * Reads a body to its end and passes its chunks to `add`. While a promise of `add` is pending, nothing is read, so the
  * sender has to wait. Throws `REQUEST_TOO_LARGE`, `REQUEST_TIMEOUT` for a sender that is too slow, and the errors of
  * `add`.
  */
-function readBody(
+async function readBody(
   request: IncomingMessage,
   options: { maxBytes: number; rate: TransferRate; add(chunk: Buffer): Promise<void> | null },
+): Promise<void> {
+  let size = 0;
+  const add = (chunk: Buffer) => {
+    size += chunk.length;
+    return size > options.maxBytes ? Promise.reject(tooLarge(options.maxBytes)) : options.add(chunk);
+  };
+  const chunks = peeked.get(request) ?? [];
+  peeked.delete(request);
+  for (const chunk of chunks) await add(chunk);
+  await readRest(request, options.rate, add);
+}
+
+function readRest(
+  request: IncomingMessage,
+  rate: TransferRate,
+  add: (chunk: Buffer) => Promise<void> | null,
 ): Promise<void> {
   if (request.readableEnded) return Promise.resolve();
   if (request.destroyed) return Promise.reject(new Error("the request ended early"));
   return new Promise((resolve, reject) => {
-    let size = 0;
     let isOver = false;
     let working: Promise<void> | null = null;
     const end = (settle: () => void) => {
@@ -48,9 +66,7 @@ function readBody(
     };
     const onData = (chunk: Buffer) => {
       watch.moved(chunk.length);
-      size += chunk.length;
-      if (size > options.maxBytes) return fail(tooLarge(options.maxBytes));
-      working = options.add(chunk);
+      working = add(chunk);
       if (working !== null) waitFor(working);
     };
     const waitFor = (work: Promise<void>) => {
@@ -64,12 +80,44 @@ function readBody(
     };
     const onEnd = () => end(() => resolve(working ?? undefined));
     const onBroken = (error?: Error) => fail(error ?? new Error("the request ended early"));
-    const watch = watchTransfer(options.rate, () => fail(new ImgbatchError("REQUEST_TIMEOUT")));
+    const watch = watchTransfer(rate, () => fail(new ImgbatchError("REQUEST_TIMEOUT")));
     request.on("data", onData);
     request.on("end", onEnd);
     request.on("error", onBroken);
     request.on("close", onBroken);
+    // `peekBody` has paused it where it stopped in the middle.
+    request.resume();
   });
+}
+
+/**
+ * Reads a body before its handler, which reads the same bytes all the same. Returns null for a body of more than
+ * `maxBytes`, which its handler then reads by itself. Throws `REQUEST_TIMEOUT`.
+ */
+export async function peekBody(
+  request: Request,
+  response: Response,
+  maxBytes: number,
+): Promise<Buffer | null> {
+  if (announcedLength(request) > maxBytes) return null;
+  mayContinue(request, response);
+  const chunks: Buffer[] = [];
+  let size = 0;
+  const enough = new Error("the body is longer");
+  const add = (chunk: Buffer) => {
+    chunks.push(chunk);
+    size += chunk.length;
+    return size > maxBytes ? Promise.reject(enough) : null;
+  };
+  try {
+    await readBody(request, { maxBytes: Number.POSITIVE_INFINITY, rate: BODY_RATE, add });
+    return Buffer.concat(chunks);
+  } catch (error) {
+    if (error === enough) return null;
+    throw error;
+  } finally {
+    peeked.set(request, chunks);
+  }
 }
 
 function tooLarge(maxBytes: number): ImgbatchError {
@@ -158,7 +206,7 @@ function refuseEncodings(request: Request): void {
 
 /** Tells a client that waits for it to send the body. */
 function mayContinue(request: Request, response: Response): void {
-  if (request.get("expect")?.toLowerCase() !== "100-continue") return;
+  if (request.get("expect")?.toLowerCase() !== "100-continue" || response.locals.mayContinue) return;
   response.locals.mayContinue = true;
   response.writeContinue();
 }

@@ -12,10 +12,23 @@ import { fieldError } from "../http/errors.ts";
  * the shape of its entries. An object has the shapes of its fields, and `*` the shape of all others. Without `*`, only the
  * name of any other field is kept, and whether it is null. `text` is `any` of which one text may take all the room of a body.
  */
-export type Shape = "any" | "text" | "prompt" | "image" | "nothing" | ListShape | FieldShapes;
+export type Shape = "any" | "text" | "prompt" | "image" | "nothing" | ListShape | FieldShapes | OneOf;
 type ListShape = readonly [Shape];
 interface FieldShapes {
   readonly [name: string]: Shape;
+}
+
+/** A value that is a text, a list or an object, each of its own shape. */
+export class OneOf {
+  readonly text: "any" | "prompt" | "image";
+  readonly list: ListShape;
+  readonly fields: FieldShapes;
+
+  constructor(shapes: { text: OneOf["text"]; list: ListShape; fields: FieldShapes }) {
+    this.text = shapes.text;
+    this.list = shapes.list;
+    this.fields = shapes.fields;
+  }
 }
 
 /** The shape of a body, and what bounds its size. */
@@ -67,12 +80,14 @@ export function shapeOf(
 /** The shape of an entry of a list; null when a list does not fit the shape. */
 function entryShape(shape: Shape): Shape | null {
   if (shape === "any") return "any";
+  if (shape instanceof OneOf) return shape.list[0];
   return isList(shape) ? shape[0] : null;
 }
 
 /** The shape of a field; null when an object does not fit the shape. */
 function fieldShape(shape: Shape, name: string): Shape | null {
   if (shape === "any") return "any";
+  if (shape instanceof OneOf) return fieldShape(shape.fields, name);
   if (typeof shape === "string" || isList(shape)) return null;
   return (Object.hasOwn(shape, name) ? shape[name] : shape["*"]) ?? "nothing";
 }
@@ -138,6 +153,12 @@ class JsonValue {
     return this.#top.isList ? "list" : "object";
   }
 
+  /** The shape of the value that comes next, if it is a text. */
+  get textShape(): Shape {
+    const { shape } = this;
+    return shape instanceof OneOf ? shape.text : shape;
+  }
+
   /** The shape of the value that comes next. */
   get shape(): Shape {
     if (this.#open.length === 0) return this.#format.shape;
@@ -148,7 +169,7 @@ class JsonValue {
 
   /** How much of the next text is kept. A text that nobody reads leaves only whether it is empty. */
   get mostChars(): number {
-    const { shape } = this;
+    const { textShape: shape } = this;
     if (shape === "image" || shape === "any") return Number.POSITIVE_INFINITY;
     // One character more than there is room for: the body is refused then.
     if (shape === "text") return this.#bounds.textBytes + 1;
@@ -511,7 +532,7 @@ export class JsonReader {
       throw this.#value.longName(String(Buffer.concat([...this.#held, chunk.subarray(from, end)])));
     }
     if (this.#long === null && size >= SHORT_IMAGE_BYTES) {
-      if (this.#value.shape === "image" && this.#imagePrefix !== null) {
+      if (this.#value.textShape === "image" && this.#imagePrefix !== null) {
         this.#textEnd.isEscaped = wasEscaped;
         this.#text = "image";
         return from;
@@ -520,7 +541,7 @@ export class JsonReader {
       for (const bytes of this.#held) this.#long.add(bytes, false);
       this.#held = [];
     }
-    if (size > jsonTextBytes && this.#value.shape === "any") throw this.#value.longText();
+    if (size > jsonTextBytes && this.#value.textShape === "any") throw this.#value.longText();
     this.#textBytes = size;
     const bytes = chunk.subarray(from, end);
     if (quote >= 0) this.#endText(bytes);

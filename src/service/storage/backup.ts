@@ -287,4 +287,5 @@ const NAMED = `
     where input is not null and inputs_purged_at_ms is null
   union all select blob_key, expires_at_ms != 0 from files
   union all select 'links/' || id, 1 from linked_images
+  union all select json_extract(value, '$.blobKey'), 1 from interactions, json_each(interactions.pictures)
   union all select 'answers/' || realtime_id, 1 from keyed_requests where json_extract(answer, '$.sha256') is not null`;

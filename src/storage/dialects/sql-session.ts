@@ -85,6 +85,7 @@ const JSON_COLUMNS = [
   "usage",
   "facts",
   "parts",
+  "pictures",
   "providers",
   "endedNames",
   "answer",

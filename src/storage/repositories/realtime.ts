@@ -62,6 +62,29 @@ function linkedImageRepository(session: SqlSession): Repositories["linkedImages"
   };
 }
 
+function interactionRepository(session: SqlSession): Repositories["interactions"] {
+  const { build, all, first, run, changes } = session;
+  const interactions = () => build.selectFrom("interactions").selectAll();
+  return {
+    insert: (interaction) => insertRows(session, "interactions", [interaction]),
+    find: (id) => first(interactions().where("id", "=", id)),
+    end: async (id, { status, input, answer, pictures }) => {
+      const change = { status, input, answer, pictures, worker: null };
+      const ended = build.updateTable("interactions").set(change).where("id", "=", id);
+      return { isChanged: (await changes(ended.where("status", "=", "in_progress"))) === 1 };
+    },
+    due: (nowMs, { afterSeq, limit }) =>
+      all(
+        interactions()
+          .where("expiresAtMs", "<=", nowMs)
+          .where("seq", ">", afterSeq)
+          .orderBy("seq")
+          .limit(limit),
+      ),
+    remove: (id) => run(build.deleteFrom("interactions").where("id", "=", id)),
+  };
+}
+
 function usageRepository(session: SqlSession): Repositories["usage"] {
   const { build, all, first } = session;
   return {
@@ -146,6 +169,7 @@ export const realtimeRepositories = (session: SqlSession) => ({
   realtimeHolds: realtimeHoldRepository(session),
   keyedRequests: keyedRequestRepository(session),
   linkedImages: linkedImageRepository(session),
+  interactions: interactionRepository(session),
   usage: usageRepository(session),
   requestCounts: requestCountRepository(session),
   timedSecrets: timedSecretRepository(session),

@@ -116,7 +116,7 @@ it("unknown fields and columns become metadata; strict reading refuses them and 
     null,
   ]);
   expect(await problems(files, undefined, { isStrict: true })).toEqual([
-    "p.jsonl:1: mood: is not a known field; the fields are prompt, vars, custom_id, output_count, reference_images, model, aspect_ratio, size, quality, background, seed, negative_prompt, metadata",
+    "p.jsonl:1: mood: is not a known field; the fields are prompt, vars, custom_id, output_count, reference_images, model, aspect_ratio, size, quality, background, seed, negative_prompt, file, pixels, fit, position, format, encode_quality, trim, also, metadata",
     expect.stringMatching(/^p\.jsonl:1: tags: is not a known field/),
     expect.stringMatching(/^p\.jsonl:2: __proto__: is not a known field/),
     expect.stringMatching(/^p\.csv:1: Shop: is not a known field/),
@@ -459,7 +459,6 @@ it("[FILE-2] a slip in a short name is said with what was meant, and other words
     "cars",
     "var",
     "line",
-    "file",
   ];
   const [row] = await read({ "p.csv": table(words) });
   expect(Object.keys(JSON.parse(String(row?.metadata)))).toEqual(words);

@@ -5,7 +5,7 @@ import { silentLog } from "../../../src/kernel/log.ts";
 import { answerErrors } from "../../../src/server/http/errors.ts";
 import { listen } from "../../../src/server/listen.ts";
 import { BodyBudgets } from "../../../src/server/request-body/body-budgets.ts";
-import { BODY_RATE, withJsonBody } from "../../../src/server/request-body/json-body.ts";
+import { BODY_RATE, peekBody, withJsonBody } from "../../../src/server/request-body/json-body.ts";
 import { plainFormat } from "../../../src/server/request-body/json-reader.ts";
 import { errorStyleOf } from "../../../src/server/surfaces.ts";
 import { converse, exchange, requestText } from "../../support/raw-http.ts";
@@ -16,10 +16,15 @@ const MIB = 1024 * 1024;
 const FORMAT = { ...plainFormat("prompt", "INVALID_JSON"), prompts: 1, promptChars: 6 * MIB };
 
 /** A service of one route that answers how many bytes of JSON it got. The header `caller` is the key. */
-async function jsonServer(pace = BODY_RATE, bodyBudgets = new BodyBudgets()): Promise<string> {
+async function jsonServer(
+  pace = BODY_RATE,
+  bodyBudgets = new BodyBudgets(),
+  peekBytes: number | null = null,
+): Promise<string> {
   const app = express();
   app.post("/", async (request, response) => {
     response.locals.key = { id: request.get("caller") };
+    const peeked = peekBytes === null ? null : await peekBody(request, response, peekBytes);
     const options = { maxBytes: 192 * MIB, format: FORMAT, images: null, bodyBudgets, rate: pace };
     const characters = await withJsonBody(
       request,
@@ -27,7 +32,7 @@ async function jsonServer(pace = BODY_RATE, bodyBudgets = new BodyBudgets()): Pr
       options,
       async ({ value }) => JSON.stringify(value).length,
     );
-    response.json({ characters });
+    response.json(peekBytes === null ? { characters } : { characters, peeked: peeked?.length ?? null });
   });
   app.use(answerErrors(silentLog, errorStyleOf));
   const server = await listen(app, { host: "127.0.0.1", port: 0 });
@@ -71,6 +76,20 @@ describe("the body of a request", () => {
     );
     await Promise.all(answers);
     for (const socket of slow) socket.destroy();
+  });
+
+  it("can be read before its handler, which gets all of it, also where it was too long", async () => {
+    const url = await jsonServer(BODY_RATE, new BodyBudgets(), 300_000);
+    const body = JSON.stringify("x".repeat(1_000_000));
+    const framing: [string, string][] = [
+      ["caller", "caller"],
+      ["Transfer-Encoding", "chunked"],
+    ];
+    const [short, long] = [body.slice(-200_000).replace(/^./, '"'), body].map((text) =>
+      exchange(url, requestText("POST", "/", framing, `${text.length.toString(16)}\r\n${text}\r\n0\r\n\r\n`)),
+    );
+    expect(JSON.parse(String((await short)?.body))).toEqual({ characters: 200_000, peeked: 200_000 });
+    expect(JSON.parse(String((await long)?.body))).toEqual({ characters: 1_000_002, peeked: null });
   });
 
   it("has its memory from its own service: another one in the process may have none left", async () => {

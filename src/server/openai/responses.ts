@@ -1,0 +1,659 @@
+import type { Request, Response } from "express";
+import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { type OpenaiBody, openaiSchemas } from "../../contract/openai-api.ts";
+import { PATHS } from "../../contract/routes.ts";
+import type { Caller } from "../../domain/batches/create-batch.ts";
+import { contentFingerprint } from "../../domain/checked-content.ts";
+import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
+import { imageInMemory, receiveImage, type SentTexts } from "../../domain/images/sent-image.ts";
+import { inputImageLimit, type Misfit } from "../../domain/models.ts";
+import {
+  conversationOf,
+  deleteInteraction,
+  findInteraction,
+  NewInteraction,
+  pictureOf,
+  withPictures,
+} from "../../domain/realtime/interactions.ts";
+import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
+import type { InteractionRecord } from "../../domain/records.ts";
+import { isLongerThan, joinTurns } from "../../kernel/text.ts";
+import type { ApiDeps } from "../deps.ts";
+import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
+import { callerOf, consentingCaller, headerKey, idempotencyKeyOf } from "../http/authenticate.ts";
+import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
+import { goneSignal } from "../http/exchange.ts";
+import { readQuery } from "../http/parameters.ts";
+import { newest, type ReceivedImage } from "../native-api/check-content.ts";
+import { generateErrors, wordsOf } from "../native-api/generate.ts";
+import { modelNamed } from "../native-api/models.ts";
+import type { Operation, Surface } from "../operation.ts";
+import { withJsonBody } from "../request-body/json-body.ts";
+import { type BodyFormat, OneOf, shapeOf } from "../request-body/json-reader.ts";
+import {
+  event,
+  finishedImage,
+  finishImage,
+  imageFacts,
+  openaiErrorStyle,
+  withFinalStatus,
+  withoutImage,
+} from "./images.ts";
+import { type AskedImages, checkRequest, imageOfJson, receivedImage } from "./read-request.ts";
+
+type Body = OpenaiBody<"CreateResponse">;
+type View = OpenaiBody<"Response">;
+type Item = Exclude<Body["input"], string>[number];
+
+const TOOL = "image_generation";
+const API = "openai";
+
+const contentShape = new OneOf({
+  text: "prompt",
+  list: [{ type: "any", text: "prompt", image_url: "image", file_id: "any" }],
+  fields: {},
+});
+const itemShape = { type: "any", role: "any", id: "any", content: contentShape, result: "image" } as const;
+const SHAPE = shapeOf(openaiSchemas.CreateResponse, {
+  input: new OneOf({ text: "prompt", list: [itemShape], fields: {} }),
+  instructions: "prompt",
+  "tools[].input_image_mask.image_url": "image",
+});
+/** Texts of a request: those of a whole conversation. */
+const MOST_TEXTS = 8;
+
+function responseFormat({ promptChars }: Pick<Limits, "promptChars">): BodyFormat {
+  const code = () => "REALTIME_INVALID_ARGUMENT" as const;
+  return { shape: SHAPE, prompts: MOST_TEXTS, images: FIXED_LIMITS.editImages + 1, promptChars, code };
+}
+
+/** A request that has passed every check. */
+interface AskedResponse {
+  asked: AskedImages;
+  body: Body;
+  /** Where the tool is in `tools`. */
+  tool: number;
+  previous: InteractionRecord | null;
+  /** The texts of the user, which the next response of the conversation gets. */
+  texts: readonly string[];
+}
+
+/** Checks a request. Throws `REALTIME_INVALID_ARGUMENT`, `REALTIME_PREVIOUS_NOT_FOUND` and `REALTIME_MODEL_NOT_FOUND`. */
+async function checkResponse(
+  deps: ApiDeps,
+  caller: Caller,
+  value: unknown,
+  sent: SentTexts,
+  findFile: FindFileImage,
+): Promise<AskedResponse> {
+  const body = parseArgument(openaiSchemas.CreateResponse, value);
+  const tool = toolOf(body);
+  if (body.background === true)
+    throw invalidArgument("background", "must not be true: wait for the response, or read its stream");
+  for (const name of UNSUPPORTED) {
+    if ((value as Record<string, unknown>)[name] != null)
+      throw invalidArgument(name, "is not known here: send the texts and images in `input`");
+  }
+  const {
+    model: name,
+    input_image_mask: sentMask,
+    action,
+    ...options
+  } = body.tools?.[tool] ?? { type: TOOL };
+  const previous = await previousOf(deps, caller, body);
+  const input = await readInput(deps, caller, body, sent, findFile);
+  const ofPrevious = action === "generate" ? [] : await picturesOf(deps, previous);
+  const mask =
+    sentMask == null ? null : await inTool(tool, () => imageOfJson(sentMask, "mask", sent, findFile));
+  const made = [...ofPrevious, ...input.made];
+  const model = await inTool(tool, async () => modelNamed(deps, caller.group, name ?? null, "realtime"));
+  // A long conversation goes on without its oldest pictures.
+  const most = Math.max(1, inputImageLimit(deps.realtimeOffers.serving(model.id)) - input.images.length);
+  const images = [...made.slice(-most), ...input.images];
+  if (action === "edit" && images.length === 0)
+    throw invalidArgument(
+      `tools[${tool}].action`,
+      "edit needs an image: in `input`, or of a response before",
+    );
+  const { size, quality, background, output_format, output_compression } = options;
+  const look = { size, quality, background, output_format, output_compression };
+  const { moderation, input_fidelity } = options;
+  const fields = { prompt: input.prompt, model: name, ...look, moderation, input_fidelity };
+  const ignored = ignoredOf(value as object, body, tool);
+  const asked = await inTool(tool, () => checkRequest(deps, caller.group, { fields, ignored, images, mask }));
+  const { promptChars } = deps.limits;
+  const before = await conversationOf(deps, previous);
+  const texts = [...before.flatMap(textsOf), ...input.texts.slice(0, -1)];
+  const earlier = joinTurns(
+    ...input.instructions,
+    newest(
+      texts.map((text) => ({ text })),
+      promptChars,
+    ),
+  );
+  const content = { ...asked.content, earlier };
+  return { asked: { ...asked, content }, body, tool, previous, texts: input.texts };
+}
+
+/** Parts of the vendor's API that decide the picture, and that this service has not. */
+const UNSUPPORTED = ["conversation", "prompt"] as const;
+
+/** Returns the place of the image tool. Throws for a request that may get a text alone. */
+function toolOf({ tools, tool_choice: choice }: Body): number {
+  const tool = (tools ?? []).findIndex(({ type }) => type === TOOL);
+  const advice = `this service makes images alone: send \`"tools": [{"type": "${TOOL}"}]\``;
+  if (tool < 0) throw invalidArgument("tools", advice);
+  const chosen = choice as { type?: unknown; mode?: unknown; tools?: unknown } | string | null | undefined;
+  const isText = typeof chosen === "string" && !["auto", "required", TOOL].includes(chosen);
+  const isOther =
+    typeof chosen === "object" && chosen !== null && ![TOOL, "allowed_tools"].includes(String(chosen.type));
+  if (isText || isOther)
+    throw invalidArgument("tool_choice", `must be auto, required or {"type": "${TOOL}"}`);
+  return tool;
+}
+
+/** The names of fields without an effect. */
+function ignoredOf(sent: object, { tools }: Body, tool: number): string[] {
+  const known = openaiSchemas.CreateResponse.shape;
+  const ofTool = openaiSchemas.CreateResponse.shape.tools.unwrap().unwrap().element.shape;
+  const given = Object.entries(sent).filter(([name, value]) => value != null && !Object.hasOwn(known, name));
+  const others = (tools ?? []).flatMap((_, i) => (i === tool ? [] : [`tools[${i}]`]));
+  const more = Object.entries(tools?.[tool] ?? {})
+    .filter(([name, value]) => value != null && !Object.hasOwn(ofTool, name))
+    .map(([name]) => `tools[${tool}].${name}`);
+  return [...given.map(([name]) => name), ...others, ...more];
+}
+
+/** Where the field of a request for images stands in a request for a response. */
+function placeOf(param: string, tool: number): string {
+  if (param === "prompt" || param === "image") return "input";
+  if (/^(?:input\[|previous_response_id)/.test(param)) return param;
+  return `tools[${tool}].${param.replace(/^mask/, "input_image_mask")}`;
+}
+
+/** Does the work, and names the field of its error as it is called here. */
+async function inTool<T>(tool: number, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof ImgbatchError) || error.param === undefined) throw error;
+    const param = placeOf(error.param, tool);
+    const message = error.message.replace(`${error.param}: `, () => `${param}: `);
+    throw new ImgbatchError(error.code, message, { ...error, cause: error.cause, param });
+  }
+}
+
+async function previousOf(
+  deps: ApiDeps,
+  { key }: Caller,
+  { previous_response_id: id }: Body,
+): Promise<InteractionRecord | null> {
+  if (id == null || id === "") return null;
+  const previous = await findInteraction(deps, { apiKeyId: key.id, api: API }, id);
+  if (previous !== null) return previous;
+  const message = `Previous response with id '${id.slice(0, 100).toWellFormed()}' not found.`;
+  throw new ImgbatchError("REALTIME_PREVIOUS_NOT_FOUND", message, { param: "previous_response_id" });
+}
+
+/** The pictures that a response has made. */
+async function picturesOf({ blobs }: ApiDeps, response: InteractionRecord | null): Promise<ReceivedImage[]> {
+  const made = (response?.pictures ?? []).filter(({ from }) => from === "answer");
+  return made.map((picture) => receivedImage(pictureOf(blobs, picture), "previous_response_id"));
+}
+
+const textsOf = ({ input }: InteractionRecord) => input.texts as string[];
+
+/** What the input of a request says. */
+interface Input {
+  /** What the user asks for now. */
+  prompt: string;
+  /** All that the user says, one text for each turn; the last is the prompt. */
+  texts: string[];
+  /** What stands above the user's texts. */
+  instructions: string[];
+  /** Pictures of responses before, and pictures of the user. */
+  made: ReceivedImage[];
+  images: ReceivedImage[];
+}
+
+/** Reads the input of a request. Throws `REALTIME_INVALID_ARGUMENT`. */
+async function readInput(
+  deps: ApiDeps,
+  caller: Caller,
+  { input, instructions }: Body,
+  sent: SentTexts,
+  findFile: FindFileImage,
+): Promise<Input> {
+  const items: Item[] = typeof input === "string" ? [{ role: "user", content: input }] : input;
+  const read: Input = { prompt: "", texts: [], instructions: [], made: [], images: [] };
+  const { promptChars } = deps.limits;
+  const textAt = (at: string, text: string): string => {
+    requireStorable(at, text);
+    if (isLongerThan(text, promptChars))
+      throw invalidArgument(at, `has more than the ${promptChars} characters that are allowed`);
+    return text.trim();
+  };
+  if (instructions != null) read.instructions.push(textAt("instructions", instructions));
+  let isTurnOpen = false;
+  for (const [i, item] of items.entries()) {
+    const at = `input[${i}]`;
+    const type = item.type ?? (item.role == null && item.id != null ? "item_reference" : "message");
+    if (type === "message" && item.role === "user") {
+      const texts: string[] = [];
+      const { content } = item;
+      const parts = typeof content === "string" ? [{ text: content }] : (content ?? []);
+      for (const [j, part] of parts.entries()) {
+        const place = typeof content === "string" ? at : `${at}.content[${j}]`;
+        if (part.text != null && part.text.trim() !== "") texts.push(textAt(place, part.text));
+        else if (part.image_url != null || part.file_id != null) {
+          if (read.images.length === FIXED_LIMITS.editImages)
+            throw invalidArgument("input", `has more than ${FIXED_LIMITS.editImages} images`);
+          read.images.push(await imageOfJson(part, place, sent, findFile));
+        } else if (part.text == null)
+          throw invalidArgument(place, "must be an input_text, or an input_image with image_url or file_id");
+      }
+      const said = texts.join("\n");
+      if (isTurnOpen && said !== "") read.texts.push(joinTurns(read.texts.pop() ?? "", said));
+      else if (said !== "") read.texts.push(said);
+      isTurnOpen = isTurnOpen || said !== "";
+      continue;
+    }
+    isTurnOpen = false;
+    if (type === "message") {
+      if (item.role === "assistant") continue;
+      if (item.role !== "system" && item.role !== "developer")
+        throw invalidArgument(`${at}.role`, "must be user, assistant, system or developer");
+      const { content } = item;
+      const parts = typeof content === "string" ? [content] : (content ?? []).map(({ text }) => text ?? "");
+      read.instructions.push(textAt(at, parts.join("\n")));
+    } else if (type === "image_generation_call" || type === "item_reference") {
+      const made = await madePicture(deps, caller, item, at, sent);
+      if (made !== null) read.made.push(made);
+    } else if (type !== "reasoning")
+      throw invalidArgument(`${at}.type`, "must be message, image_generation_call or item_reference");
+  }
+  const prompt = read.texts.at(-1);
+  if (prompt === undefined)
+    throw invalidArgument("input", "needs a text of the user: what to draw, or how to edit");
+  textAt("input", prompt);
+  return { ...read, prompt };
+}
+
+/** The picture of an item of an earlier response: one that is kept here, else the one that comes with it. */
+async function madePicture(
+  deps: ApiDeps,
+  { key }: Caller,
+  { type, id, result }: Item,
+  at: string,
+  sent: SentTexts,
+): Promise<ReceivedImage | null> {
+  const [, kind = "", name = ""] = /^(ig|msg)_(\w+)$/.exec(id ?? "") ?? [];
+  if (kind === "msg" && type === "item_reference") return null;
+  const response =
+    kind === "ig" ? await findInteraction(deps, { apiKeyId: key.id, api: API }, `resp_${name}`) : null;
+  const [picture] = await picturesOf(deps, response);
+  if (picture) return { ...picture, fields: { type: at, bytes: at, amount: "input" } };
+  if (result == null || result === "") {
+    const advice = type === "item_reference" ? "" : ": send its `result` with it";
+    throw invalidArgument(`${at}.id`, `is not the id of a picture that is kept for this key${advice}`);
+  }
+  const rules = { maxBytes: FIXED_LIMITS.editImageBytes, base64: "lenient", sent } as const;
+  const image = receiveImage(result, rules);
+  if (typeof image === "string") throw invalidArgument(`${at}.result`, image);
+  return receivedImage(image, `${at}.result`);
+}
+
+/** A response that has an image, or waits for one. */
+function responseView(
+  { id, createdAt }: { id: string; createdAt: number },
+  { body, asked, previous }: AskedResponse,
+  more: Pick<View, "status" | "error" | "output"> & Partial<View>,
+): View {
+  const { model, tool_choice: choice, instructions, metadata, store } = body;
+  // The bytes of a mask do not come back.
+  const tools = body.tools?.map(({ input_image_mask: _, ...tool }) => tool);
+  return {
+    id,
+    object: "response",
+    created_at: createdAt,
+    incomplete_details: null,
+    instructions: instructions ?? null,
+    max_output_tokens: null,
+    metadata: metadata ?? {},
+    model: model || asked.model.id,
+    parallel_tool_calls: true,
+    previous_response_id: previous?.id ?? null,
+    store: store ?? true,
+    temperature: 1,
+    text: { format: { type: "text" } },
+    tool_choice: choice ?? "auto",
+    tools: tools ?? [],
+    top_p: 1,
+    truncation: "disabled",
+    usage: null,
+    ...more,
+  };
+}
+
+const idsOf = (responseId: string) => {
+  const name = responseId.replace(/^resp_/, "");
+  return { call: `ig_${name}`, message: `msg_${name}` };
+};
+
+/** The items of a response, its usage, and the same of its image. `result`: what stands for the image. */
+function outcomeView(
+  id: string,
+  { asked }: AskedResponse,
+  made: GeneratedContent,
+  result: string,
+): Pick<View, "output" | "usage" | "tool_usage"> {
+  const [image] = finishedImage(made, asked.content);
+  if (image === undefined) throw withoutImage(made);
+  const { quality, background } = asked.content.options;
+  const used = { quality: quality ?? asked.model.defaultQuality ?? null, background };
+  const ids = idsOf(id);
+  const call = {
+    id: ids.call,
+    type: "image_generation_call" as const,
+    status: "completed",
+    action: asked.content.images.length > 0 ? "edit" : "generate",
+    result,
+    ...imageFacts(image.size, image.mimeType, used),
+    ...(image.revisedPrompt !== undefined && { revised_prompt: image.revisedPrompt }),
+  };
+  const text = wordsOf(made);
+  const message = {
+    id: ids.message,
+    type: "message" as const,
+    status: "completed",
+    role: "assistant" as const,
+    content: [{ type: "output_text" as const, text: text ?? "", annotations: [], logprobs: [] }],
+  };
+  const usage = made.isDrawn ? textUsage(asked.content.prompt, text ?? "") : null;
+  return {
+    output: text === null ? [call] : [call, message],
+    usage,
+    ...(image.usage && { tool_usage: { image_gen: image.usage } }),
+  };
+}
+
+const BYTES_PER_TOKEN = 4;
+
+/** The usage of the text model that nobody has asked: a token for every four bytes. */
+function textUsage(prompt: string, text: string): NonNullable<View["usage"]> {
+  const [input, output] = [prompt, text].map((each) => Math.ceil(Buffer.byteLength(each) / BYTES_PER_TOKEN));
+  const [input_tokens, output_tokens] = [input ?? 0, output ?? 0];
+  return {
+    input_tokens,
+    input_tokens_details: { cached_tokens: 0 },
+    output_tokens,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens: input_tokens + output_tokens,
+  };
+}
+
+type StreamEvent = { type: string } & Record<string, unknown>;
+
+/** The events before there is an image. */
+function openingEvents(response: View): StreamEvent[] {
+  const { call: item_id } = idsOf(response.id);
+  const at = { item_id, output_index: 0 };
+  const item = { id: item_id, type: "image_generation_call", status: "in_progress", result: null };
+  return [
+    { type: "response.created", response },
+    { type: "response.in_progress", response },
+    { type: "response.output_item.added", output_index: 0, item },
+    { type: "response.image_generation_call.in_progress", ...at },
+    { type: "response.image_generation_call.generating", ...at },
+  ];
+}
+
+/** The events of a whole response. */
+function eventsOfResponse(response: View): StreamEvent[] {
+  const { status, output } = response;
+  const beginning = { ...response, status: "in_progress" as const, output: [], error: null, usage: null };
+  const events = openingEvents(beginning);
+  if (status === "failed") return [...events, { type: "response.failed", response }];
+  for (const [output_index, item] of output.entries()) {
+    const at = { item_id: item.id, output_index };
+    const done = { type: "response.output_item.done", output_index, item };
+    if (item.type === "image_generation_call") {
+      events.push({ type: "response.image_generation_call.completed", ...at }, done);
+      continue;
+    }
+    const added = { ...item, status: "in_progress", content: [] };
+    events.push({ type: "response.output_item.added", output_index, item: added });
+    for (const [content_index, part] of (item.content ?? []).entries()) {
+      const place = { ...at, content_index };
+      const { text } = part;
+      events.push(
+        { type: "response.content_part.added", ...place, part: { ...part, text: "" } },
+        { type: "response.output_text.delta", ...place, delta: text, logprobs: [] },
+        { type: "response.output_text.done", ...place, text, logprobs: [] },
+        { type: "response.content_part.done", ...place, part },
+      );
+    }
+    events.push(done);
+  }
+  return [...events, { type: "response.completed", response }];
+}
+
+/** Writes the events of a stream, without the first ones: those were sent before. */
+function written(events: readonly StreamEvent[], sent = 0): string {
+  const numbered = events.map(({ type, ...data }, i) => event(type, { type, sequence_number: i, ...data }));
+  return numbered.slice(sent).join("");
+}
+
+/**
+ * How a response is streamed. The opening events come with the first sign of life, or with the image. `isOpeningKnown`: the
+ * answer is no replay, so that its ids are known before.
+ */
+function framingOf(response: View, isOpeningKnown: boolean): Framing {
+  const opening = openingEvents(response);
+  let isOpened = false;
+  return {
+    type: "text/event-stream",
+    firstSignMs: FIRST_SIGN_MS,
+    sign: () => {
+      if (isOpened || !isOpeningKnown) return ": the image is being made\n\n";
+      isOpened = true;
+      return written(opening);
+    },
+    result: (body) => {
+      const events = eventsOfResponse(JSON.parse(String(body)));
+      return written(events, isOpened ? opening.length : 0);
+    },
+    failure: (error) => {
+      const events = eventsOfResponse(failedView(response, error));
+      return written(events, isOpened ? opening.length : 0);
+    },
+    end: "",
+  };
+}
+
+/** A caller of a stream sees soon that its response has begun. */
+const FIRST_SIGN_MS = 1000;
+
+/** The codes of a failed response, of those that the vendor's clients know. */
+const RESPONSE_CODES: { [code in ServiceErrorCode]?: string } = {
+  REALTIME_REFUSED: "image_content_policy_violation",
+  RATE_LIMITED: "rate_limit_exceeded",
+  REALTIME_PROVIDER_LIMITED: "rate_limit_exceeded",
+};
+
+function failedView(response: View, { code, message }: ImgbatchError): View {
+  const known = RESPONSE_CODES[code as ServiceErrorCode] ?? "server_error";
+  return { ...response, status: "failed", error: { code: known, message } };
+}
+
+/** `POST /v1/responses`. The order, behind the key: its limits, the body, its fields, provider, money. */
+function createResponse(deps: ApiDeps) {
+  return async (request: Request, response: Response): Promise<void> => {
+    const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
+    const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
+    const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
+    const { limits, blobs, clock, ids } = deps;
+    const maxBytes = FIXED_LIMITS.editImageBytes;
+    const images = { base64: "lenient", areDataUrls: "maybe", maxBytes, blobs } as const;
+    const options = { ...deps, maxBytes: limits.realtimeBodyBytes, format: responseFormat(limits), images };
+    await withJsonBody(request, response, options, async ({ value, sent }) => {
+      const files = fileImagesOf(deps, caller.key.id);
+      try {
+        const checked = await checkResponse(deps, caller, value, sent, files.find);
+        const { asked, body, tool, previous } = checked;
+        const facts = { apiKeyId: caller.key.id, api: API, previousId: previous?.id ?? null } as const;
+        const kept = new NewInteraction(deps, ids.recordId("resp"), facts);
+        const { id } = kept;
+        const createdAt = Math.floor(clock.nowMs() / 1000);
+        const beginning = responseView({ id, createdAt }, checked, {
+          status: "in_progress",
+          error: null,
+          output: [],
+        });
+        const isStored = body.store ?? true;
+        const work = answerOnce(deps, response, {
+          caller,
+          model: asked.model,
+          content: asked.content,
+          count: 1,
+          gone,
+          key,
+          fingerprint: fingerprintOf(checked),
+          fieldOf: (about) => fieldOf(about, tool),
+          finish: (made) => finishImage(deps.converter, asked, made),
+          render: async ([made]) => {
+            const [first] = made?.images ?? [];
+            if (made === undefined || first === undefined) throw withoutImage(made);
+            const image = imageInMemory(first.image);
+            const { mimeType } = first.facts;
+            const result = await kept.add({ from: "answer", mimeType, image }, isStored);
+            const view = {
+              ...beginning,
+              status: "completed" as const,
+              completed_at: Math.floor(clock.nowMs() / 1000),
+              ...outcomeView(id, checked, made, result),
+            };
+            kept.complete({ input: { texts: checked.texts }, answer: view });
+            const text = await withPictures(view, [{ blobKey: result }], image.read);
+            return Buffer.from(text);
+          },
+          ...(isStored && { alongside: (tx) => kept.write(tx) }),
+        }).catch(async (error) => {
+          if (isStored) await kept.fail(error, {}).catch(() => {});
+          return withFinalStatus(error);
+        });
+        if (body.stream === true)
+          await answerStream(deps, framingOf(beginning, key === null), response, work);
+        else response.type("json").send(await work);
+      } catch (error) {
+        // The caller has disconnected: no response can reach it.
+        if (!gone.aborted) throw error;
+      } finally {
+        await files.release();
+      }
+    });
+  };
+}
+
+function fieldOf(about: Misfit["about"], tool: number): string {
+  if (about === "references") return "input";
+  return `tools[${tool}].${about === "aspectRatio" ? "size" : about}`;
+}
+
+/** What a request asks for, however it is written. */
+function fingerprintOf({ asked, body, previous }: AskedResponse): string {
+  const { model, content, ...rest } = asked;
+  const { metadata, store, stream, tools, model: name } = body;
+  const more = { ...rest, metadata, store, stream, tools: tools?.map(({ type }) => type), name };
+  const operation = `responses ${JSON.stringify({ ...more, previous: previous?.id })}`;
+  return contentFingerprint(operation, model.id, content);
+}
+
+/** The response of the path. Throws `REALTIME_INTERACTION_NOT_FOUND`. */
+async function responseOf(deps: ApiDeps, request: Request, response: Response): Promise<InteractionRecord> {
+  const { id } = request.params;
+  const name = typeof id === "string" ? id : "";
+  const found = await findInteraction(deps, { apiKeyId: callerOf(response).key.id, api: API }, name);
+  if (found !== null) return found;
+  const message = `Response with id '${name.slice(0, 100).toWellFormed()}' not found.`;
+  throw new ImgbatchError("REALTIME_INTERACTION_NOT_FOUND", message, { param: "response_id" });
+}
+
+const notFound: readonly ServiceErrorCode[] = ["REALTIME_INTERACTION_NOT_FOUND"];
+
+const operations: readonly Operation[] = [
+  {
+    id: "createResponse",
+    method: "post",
+    path: PATHS.responses,
+    summary: "Make an image in a conversation, for OpenAI clients",
+    parameters: ["RequestKey", "MaxCost"],
+    body: "CreateResponse",
+    answers: {
+      200: {
+        description: "The response with its image; with `stream`, the events of it.",
+        schema: "Response",
+        eventsOf: "ResponseEvent",
+        headers: ["RequestReplayed", "MayBePaidTwice", "UpstreamCost", "Ignored"],
+      },
+    },
+    errors: [
+      ...generateErrors,
+      "REALTIME_REFUSED",
+      "REALTIME_NO_IMAGE",
+      "REALTIME_MAY_BE_PAID",
+      "REALTIME_PREVIOUS_NOT_FOUND",
+      "REQUEST_TIMEOUT",
+      "BATCH_IMAGE_QUEUE_FAILED",
+    ],
+    handler: createResponse,
+  },
+  {
+    id: "getResponse",
+    method: "get",
+    path: PATHS.response,
+    summary: "A response of the last 48 hours",
+    parameters: ["ResponseId", "StreamAgain", "StartingAfter"],
+    answers: {
+      200: {
+        description: "The response; with `stream`, the events of it, without those of partial images.",
+        schema: "Response",
+        eventsOf: "ResponseEvent",
+      },
+    },
+    errors: [...notFound, "REALTIME_INVALID_ARGUMENT", "BATCH_IMAGE_RESULT_MISSING"],
+    handler: (deps) => async (request, response) => {
+      const { answer, pictures } = await responseOf(deps, request, response);
+      const isStream = readQuery(request, "StreamAgain") === "true";
+      const after = readQuery(request, "StartingAfter") ?? -1;
+      const text = await withPictures(answer, pictures, (each) => pictureOf(deps.blobs, each).read());
+      if (!isStream) response.type("json").send(text);
+      else response.type("text/event-stream").send(written(eventsOfResponse(JSON.parse(text)), after + 1));
+    },
+  },
+  {
+    id: "deleteResponse",
+    method: "delete",
+    path: PATHS.response,
+    summary: "Delete a response and its image",
+    parameters: ["ResponseId"],
+    answers: { 200: { description: "It is deleted.", schema: "DeletedResponse" } },
+    errors: [...notFound, "BATCH_IMAGE_QUEUE_FAILED"],
+    handler: (deps) => async (request, response) => {
+      const found = await responseOf(deps, request, response);
+      await deleteInteraction(deps, found);
+      const deleted: OpenaiBody<"DeletedResponse"> = { id: found.id, object: "response", deleted: true };
+      response.json(deleted);
+    },
+  },
+];
+
+/** Responses for OpenAI clients. */
+export const openaiResponses: Surface = {
+  tag: "realtime",
+  prefix: PATHS.responses,
+  operations,
+  credential: headerKey,
+  errorStyles: [[/^(?:\/v1)?\/responses(?:\/|$)/, openaiErrorStyle]],
+};
