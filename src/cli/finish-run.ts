@@ -367,7 +367,7 @@ function stepsOf(run: EndedRun): EndedSteps {
 }
 
 /** Says how many images upstreams may bill twice; nothing when there are none. */
-export function paidTwiceNote(lines: readonly Pick<ResultLine, "notes">[], shownDir: string): string[] {
+function paidTwiceNote(lines: readonly Pick<ResultLine, "notes">[], shownDir: string): string[] {
   const isTwice = ({ notes = [] }: Pick<ResultLine, "notes">) =>
     notes.some((note) => note.startsWith(MAY_BE_PAID_TWICE));
   const count = lines.filter(isTwice).length;
@@ -376,7 +376,7 @@ export function paidTwiceNote(lines: readonly Pick<ResultLine, "notes">[], shown
 }
 
 /** Says how many images are not what was asked for, and in what; nothing when there are none. */
-export function differsNote(lines: readonly Pick<ResultLine, "notes">[], shownDir: string): string[] {
+function differsNote(lines: readonly Pick<ResultLine, "notes">[], shownDir: string): string[] {
   const found = lines.map(({ notes = [] }) => notes.filter((note) => note.startsWith(DIFFERS)));
   const count = found.filter((notes) => notes.length > 0).length;
   if (count === 0) return [];
@@ -403,7 +403,7 @@ function failureNote({ failed, unknown, missing }: ImageCounts): string[] {
  * Says how many images have no known outcome, and what they may cost at most; nothing where there are none. `left`: images whose
  * earlier pictures stay, because no other one could be made.
  */
-export function unknownOutcomeNote(lines: readonly ResultLine[], left: readonly ResultLine[] = []): string[] {
+function unknownOutcomeNote(lines: readonly ResultLine[], left: readonly ResultLine[] = []): string[] {
   const unknown = [
     ...lines.filter((line) => stands(line, "unknown")),
     ...left.filter(({ may_be_billed: billed }) => billed !== undefined),
@@ -529,7 +529,7 @@ function actualCost(batches: readonly Batch[]): Cost | null {
 }
 
 /** The first failed images of a run, one line each, and how many more there are. */
-export function failureLines(lines: readonly EndedImage[]): string[] {
+function failureLines(lines: readonly EndedImage[]): string[] {
   const failures = lines.filter((line) => line.error !== undefined);
   const shown = failures
     .slice(0, SHOWN_FAILURES)

@@ -42,7 +42,7 @@ export interface SoFar {
 }
 
 /** A run of which nothing is under way any more. */
-export interface DoneRun extends StartedRun {
+interface DoneRun extends StartedRun {
   /** The ids of the images that are saved already. Default: none. */
   early?: ReadonlySet<string>;
 }
@@ -80,7 +80,7 @@ export function inBatches(options: BatchOptions, send: Transport["send"]): Trans
 }
 
 /** A run whose batches are awaited. */
-export interface RunUnderWay extends Pick<EarlyOptions, "dir" | "state" | "isLocked"> {
+interface RunUnderWay extends Pick<EarlyOptions, "dir" | "state" | "isLocked"> {
   /** The directory for messages. */
   shownDir: string;
   onSaved: (soFar: SoFar) => void;

@@ -21,7 +21,13 @@ import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext, Output } from "../command.ts";
 import { choiceOption, concurrencyOf, type GlobalOptions, textOption, usdOption } from "../options.ts";
 import { readAll, type Terminal } from "../terminal.ts";
-import type { ConnectedService, ReachableService, ServiceNeeds, UpstreamChoice } from "./connection.ts";
+import type {
+  ConnectedService,
+  FoundService,
+  ReachableService,
+  ServiceNeeds,
+  UpstreamChoice,
+} from "./connection.ts";
 import { connectEmbedded } from "./embedded.ts";
 import { findRunning } from "./running-service.ts";
 
@@ -292,9 +298,6 @@ const WHOSE = {
   running: "embedded, in another process",
   embedded: "embedded, in this process",
 } as const satisfies Record<ConnectedService["kind"], string>;
-
-/** A service that was found or started, before a command can ask it. */
-export type FoundService = Omit<ConnectedService, "http" | "identity" | "keyFingerprint">;
 
 /** Lets a command ask a service: `output` gets what its requests come to. */
 export function opened(

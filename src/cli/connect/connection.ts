@@ -75,3 +75,6 @@ export interface ConnectedService extends RunService, ReachableService {
    */
   stop(): Promise<void>;
 }
+
+/** A service that was found or started, before a command can ask it. */
+export type FoundService = Omit<ConnectedService, "http" | "identity" | "keyFingerprint">;

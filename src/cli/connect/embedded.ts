@@ -20,8 +20,7 @@ import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command.ts";
 import { isInterruption } from "../interruption.ts";
 import { paidRequestsNote } from "../terminal.ts";
-import type { FoundService } from "./connect.ts";
-import type { DisabledProvider, ReachableService, ServiceNeeds } from "./connection.ts";
+import type { DisabledProvider, FoundService, ReachableService, ServiceNeeds } from "./connection.ts";
 import { findRunning } from "./running-service.ts";
 
 /** Running items get this long at the end of a command; then they are parked for the next one. */
