@@ -26,7 +26,7 @@ import type { RunState } from "../runs/directory/run-state-schema.ts";
 import { notRemade, remakeFlags } from "../runs/plan/retry.ts";
 import { GALLERY_FILE } from "../runs/reports/gallery.ts";
 import type { EndedImage } from "../runs/reports/run-report.ts";
-import type { Submissions } from "../runs/send.ts";
+import type { StartedRun, Submissions } from "../runs/send.ts";
 import { type Allowance, countImages, judgeMissing, stands } from "../runs/standing.ts";
 import { inBatches, type SoFar, savingEarly, type Transport } from "../runs/transport.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
@@ -36,7 +36,7 @@ import { pollInterval, stoppable, stopReason } from "./interruption.ts";
 import { flagOption } from "./options.ts";
 import { batchProblems, type Judgement, judgeBatches, judgeFailed } from "./output/batches.ts";
 import { exitCodeOf, originLines } from "./output/finish.ts";
-import { ALL_HERE, remakeCommand, unknownNote } from "./output/next-step.ts";
+import { ALL_HERE, nextCommand, remakeCommand, unknownNote } from "./output/next-step.ts";
 import { fetchAgain, SheetSoFar, writeRunReports } from "./output/reports.ts";
 import { type EndedSteps, nextOfRun, remakeElsewhere } from "./output/run-steps.ts";
 import type { Target } from "./targets.ts";
@@ -136,6 +136,26 @@ export async function savingEarlyOf(
   } finally {
     for (const { sheet } of runs) await sheet.end();
   }
+}
+
+/** Describes batches that were made and go on. */
+export function describeDetached(
+  context: CommandContext,
+  { shownDir }: { shownDir: string },
+  started: StartedRun,
+): CommandResult {
+  const { batches, replayed } = started;
+  context.output.settle();
+  return {
+    json: {
+      directory: shownDir,
+      detached: true,
+      replayed,
+      batches: batches.map((batch) => batch.raw),
+    },
+    lines: batches.map((batch) => batch.id),
+    next: nextCommand(context.global, "wait", shownDir),
+  };
 }
 
 /** Writes the reports of a run, unless it was interrupted, and returns the result. */

@@ -56,7 +56,14 @@ import { requireSameOrigins } from "../../runs/start.ts";
 import { createBudget, type HeldFor, UNKNOWN_HOLD } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { batchesOf, describeFinished, describeRun, makeRun, workInRun } from "../finish-run.ts";
+import {
+  batchesOf,
+  describeDetached,
+  describeFinished,
+  describeRun,
+  makeRun,
+  workInRun,
+} from "../finish-run.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
@@ -64,7 +71,7 @@ import { notEnded } from "../output/batches.ts";
 import { type Flag, nextCommand, remakeCommand } from "../output/next-step.ts";
 import { noRun, originsOf, rememberedUpstream, resolveTarget } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
-import { describeDetached, withoutService } from "./submit.ts";
+import { withoutService } from "./submit.ts";
 
 export const command: CommandDetails = {
   arguments: [{ name: "<dir>", description: "the output directory of a run" }],

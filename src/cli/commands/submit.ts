@@ -47,7 +47,7 @@ import { askOnce, expectedLimits, serviceToExpect, withService } from "../connec
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
-import { batchesOf, describeFinished, makeRun } from "../finish-run.ts";
+import { batchesOf, describeDetached, describeFinished, makeRun } from "../finish-run.ts";
 import { stoppable } from "../interruption.ts";
 import { describeLocked, openLocks, type RunLocks, writeLocks } from "../locks.ts";
 import { orWithSuccessor } from "../model-check.ts";
@@ -411,12 +411,8 @@ async function submit(
   const named = { ...options, limits, name: options.name ?? defaultName };
   const shares = models.first.options !== null;
   const origins = originsOf([models.first, ...settled.map(models.of)], providers);
-  const planFor = (how: { shares: boolean }) =>
-    planOf(named, models.first.id, settled, { isReal: isReal(providers), defaultQualities, origins, ...how });
-  const shared = planFor({ shares });
-  // An earlier version may have split the run so that its keys are others.
-  const isSplitSo = earlier === null || submittedBatches(earlier).length === shared.chunks.length;
-  const plan = isSplitSo ? shared : planFor({ shares: false });
+  const how = { isReal: isReal(providers), defaultQualities, origins, shares };
+  const plan = planOf(named, models.first.id, settled, how);
   const budget = createBudget(options, models, service, context);
   reportPlan(context, options, plan);
   const { dir, shownDir, allowance, isUpdate, names } = options;
@@ -568,26 +564,6 @@ function planOf(
 
 function imagesOf(chunks: readonly Chunk[]): number {
   return chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
-}
-
-/** Describes batches that were made and go on. */
-export function describeDetached(
-  context: CommandContext,
-  options: Pick<SubmitOptions, "shownDir">,
-  started: StartedRun,
-): CommandResult {
-  const { batches, replayed } = started;
-  context.output.settle();
-  return {
-    json: {
-      directory: options.shownDir,
-      detached: true,
-      replayed,
-      batches: batches.map((batch) => batch.raw),
-    },
-    lines: batches.map((batch) => batch.id),
-    next: nextCommand(context.global, "wait", options.shownDir),
-  };
 }
 
 /**
