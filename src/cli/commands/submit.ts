@@ -15,6 +15,7 @@ import { readResults } from "../../runs/directory/results.ts";
 import { otherMaker } from "../../runs/directory/run-service.ts";
 import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
 import type { RunBatch, RunState } from "../../runs/directory/run-state-schema.ts";
+import { placeOf } from "../../runs/lock.ts";
 import {
   type Asked,
   chooseModels,
@@ -46,8 +47,9 @@ import { askOnce, expectedLimits, serviceToExpect, withService } from "../connec
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
-import { describeFinished, finishRun } from "../finish-run.ts";
+import { batchesOf, describeDetached, describeFinished, makeRun } from "../finish-run.ts";
 import { stoppable } from "../interruption.ts";
+import { describeLocked, openLocks, type RunLocks, writeLocks } from "../locks.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
 import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
@@ -74,7 +76,11 @@ export const command: CommandDetails = {
   run,
 };
 
-type SubmitOptions = ReturnType<typeof readSubmitOptions> & { limits: Limits };
+type SubmitOptions = ReturnType<typeof readSubmitOptions> & {
+  limits: Limits;
+  /** The lock files of its prompt files. Absent where there are none. */
+  locks?: RunLocks;
+};
 
 const ANEW = "run the same command again: it says how to make the cancelled ones";
 
@@ -87,7 +93,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
   const limits = typed.limitsFor(await limitsOfRun(context, typed.dir));
   requireCount(typed.count, limits);
   const options = { ...typed, limits };
-  const { cwd, output } = context;
+  const { cwd } = context;
   const limit = timeLimit(context, options.timeoutMs);
   const { signal } = limit;
   try {
@@ -119,36 +125,61 @@ async function run(context: CommandContext): Promise<CommandResult> {
     });
     if (!options.files.isForced) await requireOwnFiles(options.dir, items);
     if (kept.size > 0) context.output.note(keptNote([...kept]));
-    const upstream = await chooseUpstream(context, options.dir);
-    const isBegun = (await readRunState(options.dir)) !== null;
-    const here = await runHere(limited, options, items, upstream);
-    if (here !== null) return here;
-    const needs = { workers: !options.dryRun, images: true, upstream };
-    const made = withService(limited, needs, (service) =>
-      stoppable(limited, service, { ...options, anew: ANEW }, (inner, submissions) =>
-        orWithSuccessor(
-          inner,
-          (successor) =>
-            submitOrFind(inner, { ...options, model: successor ?? options.model }, items, {
-              service,
-              submissions,
-            }),
-          isBegun,
-        ),
-      ),
-    );
-    if (!options.isExpanded) return await made;
-    return await made.catch(async (error) => {
-      if (!isOutOfReach(error)) throw error;
-      const earlier = options.isNew ? null : (await readRunState(options.dir))?.request?.model;
-      const { firstModel: usual } = await serviceToExpect(context, upstream);
-      const model = firstModel(items, options.model, earlier) ?? (await usual());
-      output.note(model === null ? NOT_ASKED : NOT_CHECKED);
-      return describeExpanded(context, items, model);
-    });
+    const locks = await openLocks(limited, options, items);
+    if (locks === null) return await runItems(limited, options, items);
+    const result = await runLocked(limited, { ...options, locks });
+    if (!options.dryRun && !options.detach) await writeLocks(limited, options, locks);
+    return result;
   } finally {
     limit.stop();
   }
+}
+
+/** Makes only what the lock files lack. Where they lack nothing, nobody is asked. */
+async function runLocked(
+  context: CommandContext,
+  options: SubmitOptions & { locks: RunLocks },
+): Promise<CommandResult> {
+  const { locks } = options;
+  if (!locks.isWhole) return runItems(context, options, locks.items);
+  const upstream = await chooseUpstream(context, options.dir).catch(() => null);
+  const here = locks.items.length === 0 ? null : await runHere(context, options, locks.items, upstream);
+  return here ?? describeLocked(context, options);
+}
+
+/** Makes the images of prompts, or finds them. */
+async function runItems(
+  context: CommandContext,
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+): Promise<CommandResult> {
+  const upstream = await chooseUpstream(context, options.dir);
+  const isBegun = (await readRunState(options.dir)) !== null;
+  const here = await runHere(context, options, items, upstream);
+  if (here !== null) return here;
+  const needs = { workers: !options.dryRun, images: true, upstream };
+  const made = withService(context, needs, (service) =>
+    stoppable(context, service, { ...options, anew: ANEW }, (inner, submissions) =>
+      orWithSuccessor(
+        inner,
+        (successor) =>
+          submitOrFind(inner, { ...options, model: successor ?? options.model }, items, {
+            service,
+            submissions,
+          }),
+        isBegun,
+      ),
+    ),
+  );
+  if (!options.isExpanded) return await made;
+  return await made.catch(async (error) => {
+    if (!isOutOfReach(error)) throw error;
+    const earlier = options.isNew ? null : (await readRunState(options.dir))?.request?.model;
+    const { firstModel: usual } = await serviceToExpect(context, upstream);
+    const model = firstModel(items, options.model, earlier) ?? (await usual());
+    context.output.note(model === null ? NOT_ASKED : NOT_CHECKED);
+    return describeExpanded(context, items, model);
+  });
 }
 
 /** What is wrong with the upstream is reported after what is wrong with the prompts. */
@@ -323,7 +354,7 @@ async function finishSubmitted(
       return null;
     });
     if (started === null || !isFindOnly)
-      return started && finishRun(context, service, { ...options, ...started });
+      return started && makeBatches(context, service, options, async () => started);
     return unsentBatches(state, service).length === 0 ? "found" : null;
   });
   return result === "found" ? submit(context, options, items, { service, submissions }) : result;
@@ -380,15 +411,11 @@ async function submit(
   const named = { ...options, limits, name: options.name ?? defaultName };
   const shares = models.first.options !== null;
   const origins = originsOf([models.first, ...settled.map(models.of)], providers);
-  const planFor = (how: { shares: boolean }) =>
-    planOf(named, models.first.id, settled, { isReal: isReal(providers), defaultQualities, origins, ...how });
-  const shared = planFor({ shares });
-  // An earlier version may have split the run so that its keys are others.
-  const isSplitSo = earlier === null || submittedBatches(earlier).length === shared.chunks.length;
-  const plan = isSplitSo ? shared : planFor({ shares: false });
+  const how = { isReal: isReal(providers), defaultQualities, origins, shares };
+  const plan = planOf(named, models.first.id, settled, how);
   const budget = createBudget(options, models, service, context);
   reportPlan(context, options, plan);
-  const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, names } = options;
+  const { dir, shownDir, allowance, isUpdate, names } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const adviseUpdate = (images: readonly Asked[]) => {
     const cost = budget.estimate(images);
@@ -417,6 +444,11 @@ async function submit(
       const held = options.maxCostMicroUsd === undefined ? [] : await pending();
       return budget.consent(images, held, mayHold ? UNKNOWN_HOLD : undefined);
     },
+    isWanted: ({ changed, settings }) => {
+      const wanted = options.locks?.wanted;
+      const places = changed.map(({ fileLine, variant }) => placeOf(fileLine, variant?.values));
+      return wanted !== undefined && settings.length === 0 && places.every((place) => wanted.has(place));
+    },
     retries: options.retries,
     qualities: pinnedQualities([models.first, ...settled.map(models.of)]),
     commandWith: (flags) => commandWith(context.typed, flags),
@@ -427,8 +459,8 @@ async function submit(
     return describeDryRun(work, budget, models, { ...options, showsKeys: context.global.verbose });
   }
   return withRunLock(dir, { clock, signal }, async () => {
-    const started = await startRun(work);
     if (options.detach) {
+      const started = await startRun(work);
       const begun = { argument: shownDir, run: { dir, state: started.state } };
       const unknown = await unknownRun(begun, started.batches, service, context.global);
       if (unknown !== null && !unknown.isWhole) throw unknown.error;
@@ -436,15 +468,32 @@ async function submit(
       await leaveRun(dir, started.state);
       return describeDetached(context, options, started);
     }
-    const isEnded = started.batches.every(({ isDone }) => isDone);
-    const mayRetry = options.retries && earlier !== null && earlier.finished_at !== null && isEnded;
-    const again = mayRetry ? await makeAgain({ ...work, state: started.state }, budget, allowance) : null;
+    let advice: string | undefined;
     const isPlain = !options.isNew && options.explicitKey === null;
     const updateStep = isPlain ? commandAgain(context.typed, "--update") : undefined;
-    const ended = { dir, shownDir, keepZip, allowance, intervalMs, updateStep, replayed: started.replayed };
-    const result = await finishRun(context, service, { ...started, ...again?.started, ...ended });
-    return again?.advice === undefined ? result : { ...result, next: again.advice };
+    const result = await makeBatches(context, service, { ...options, updateStep }, async () => {
+      const started = await startRun(work);
+      const isEnded = started.batches.every(({ isDone }) => isDone);
+      const mayRetry = options.retries && earlier !== null && earlier.finished_at !== null && isEnded;
+      if (!mayRetry) return started;
+      const again = await makeAgain({ ...work, state: started.state }, budget, allowance);
+      advice = again?.advice;
+      return { ...started, ...again?.started, replayed: started.replayed };
+    });
+    return advice === undefined ? result : { ...result, next: advice };
   });
+}
+
+/** Makes the images of a run in batches, which `send` asks for or finds. */
+function makeBatches(
+  context: CommandContext,
+  service: ConnectedService,
+  options: SubmitOptions & { updateStep?: string | undefined },
+  send: () => Promise<StartedRun>,
+): Promise<CommandResult> {
+  const { dir, shownDir, keepZip, intervalMs, allowance, updateStep } = options;
+  const transport = batchesOf(context, service, { dir, shownDir, keepZip, intervalMs }, send);
+  return makeRun(context, service, transport, { dir, shownDir, allowance, updateStep });
 }
 
 /**
@@ -515,26 +564,6 @@ function planOf(
 
 function imagesOf(chunks: readonly Chunk[]): number {
   return chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
-}
-
-/** Describes batches that were made and go on. */
-export function describeDetached(
-  context: CommandContext,
-  options: Pick<SubmitOptions, "shownDir">,
-  started: StartedRun,
-): CommandResult {
-  const { batches, replayed } = started;
-  context.output.settle();
-  return {
-    json: {
-      directory: options.shownDir,
-      detached: true,
-      replayed,
-      batches: batches.map((batch) => batch.raw),
-    },
-    lines: batches.map((batch) => batch.id),
-    next: nextCommand(context.global, "wait", options.shownDir),
-  };
 }
 
 /**
