@@ -1,15 +1,15 @@
-import sharp from "sharp";
+import sharp, { type Sharp } from "sharp";
 import { describe, expect, it } from "vitest";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { look } from "../../src/imaging/look.ts";
 
 const decoding = new Decoding();
-const seen = async (image: sharp.Sharp) => look(await image.png().toBuffer(), decoding);
+const seen = async (image: Sharp) => look(await image.png().toBuffer(), decoding);
 const plain = (width: number, height: number, background: string) =>
   sharp({ create: { width, height, channels: 4, background } });
 
 /** A picture with details everywhere; another one for each number. */
-function details(width: number, height: number, number = 1): sharp.Sharp {
+function details(width: number, height: number, number = 1): Sharp {
   const data = Buffer.alloc(width * height * 3);
   for (let i = 0; i < data.length; i += 3) {
     const [x, y] = [(i / 3) % width, Math.floor(i / 3 / width)];

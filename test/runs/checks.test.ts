@@ -1,6 +1,6 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import sharp from "sharp";
+import sharp, { type Sharp } from "sharp";
 import { expect, it } from "vitest";
 import { sha256Hex } from "../../src/kernel/ids.ts";
 import { findOddities, lookAtPictures, oddNote } from "../../src/runs/checks.ts";
@@ -20,7 +20,7 @@ const disc = (place: number, ground = "#dddddd", colour = "#203060") =>
   );
 const flat = (background: string) => sharp({ create: { width: 300, height: 200, channels: 3, background } });
 
-async function runOf(images: Record<string, sharp.Sharp | Buffer>, facts: { play_money?: true } = {}) {
+async function runOf(images: Record<string, Sharp | Buffer>, facts: { play_money?: true } = {}) {
   const dir = await tempDir();
   await mkdir(join(dir, "images"));
   const lines = [];
