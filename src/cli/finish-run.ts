@@ -4,7 +4,7 @@ import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../contract/errors.ts";
 import { DIFFERS } from "../contract/image-formats.ts";
 import { isRefusalCode } from "../contract/statuses.ts";
-import { shellWord } from "../kernel/command-line.ts";
+import { programName, shellWord } from "../kernel/command-line.ts";
 import {
   type Cost,
   costText,
@@ -175,7 +175,7 @@ export async function describeFinished(context: CommandContext, run: EndedRun): 
   if (stopReason(direct?.stop) === null) await writeRunReports(context, { ...facts, oddities });
   const result = describeRun(context, { ...run, outcome });
   const odd = oddNote(oddities);
-  if (odd !== null) context.output.note(`${odd}; see ${nextCommand(context.global, "review", shownDir)}`);
+  if (odd !== null) context.output.note(`${odd}; see ${programName()} review ${shellWord(shownDir)}`);
   return files === null ? result : withFiles(context, result, files);
 }
 

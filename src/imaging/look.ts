@@ -27,6 +27,7 @@ const SAME = 8;
 const STEP = 24;
 /** Lower values of alpha are transparent. */
 const OPAQUE = 250;
+const EDGE_LINES = 5;
 const LEAST_BAR = 0.03;
 
 /**
@@ -162,9 +163,10 @@ function shareOfBars(lines: readonly Uint8Array[]): number | null {
   if (first === undefined || last === undefined || Math.min(near, far) < least) return null;
   if (Math.abs(near - far) > Math.max(2, Math.max(near, far) * 0.2)) return null;
   if (shareOfOthers(last, first, SAME) > 0) return null;
-  // The two lines of the edge itself are mixtures, where the picture was made smaller.
-  const edges = [lines[near + 2], back[far + 2]].map((line) => (line ? shareOfOthers(line, first, STEP) : 0));
-  if (edges.some((share) => share < 0.5)) return null;
+  // Encoders blur an edge.
+  const edgeOf = (from: readonly Uint8Array[], depth: number) =>
+    Math.max(0, ...from.slice(depth, depth + EDGE_LINES).map((line) => shareOfOthers(line, first, STEP)));
+  if (Math.min(edgeOf(lines, near), edgeOf(back, far)) < 0.5) return null;
   const inside = lines.slice(near, lines.length - far);
   // Flags and stripes are flat in between, too.
   if (inside.filter((line) => !isOneColour(line)).length < inside.length / 2) return null;

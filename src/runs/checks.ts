@@ -162,14 +162,16 @@ function similar(looks: readonly Look[]): [index: number, before: number][] {
   const low = Int32Array.from(looks, ({ dhash }) => Number.parseInt(dhash.slice(8), 16) | 0);
   const colours = looks.map((look) => Buffer.from(look.colours, "base64"));
   const found: [number, number][] = [];
-  for (let i = 1; i < looks.length; i++)
+  for (let i = 1; i < looks.length; i++) {
+    const [ownHigh = 0, ownLow = 0] = [high[i], low[i]];
     for (let j = 0; j < i; j++) {
-      const bits = bitCount((high[i] ?? 0) ^ (high[j] ?? 0));
-      if (bits > MOST_BITS || bits + bitCount((low[i] ?? 0) ^ (low[j] ?? 0)) > MOST_BITS) continue;
+      const bits = bitCount(ownHigh ^ (high[j] ?? 0));
+      if (bits > MOST_BITS || bits + bitCount(ownLow ^ (low[j] ?? 0)) > MOST_BITS) continue;
       if (!areClose(colours[i], colours[j])) continue;
       found.push([i, j]);
       break;
     }
+  }
   return found;
 }
 
