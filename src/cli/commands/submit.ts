@@ -123,9 +123,9 @@ async function run(context: CommandContext): Promise<CommandResult> {
       }),
       findMore: (read, problems) => findMisfits(limited, options, read, problems),
     });
-    if (!options.files.isForced) await requireOwnFiles(options.dir, items);
     if (kept.size > 0) context.output.note(keptNote([...kept]));
     const locks = await openLocks(limited, options, items);
+    if (!options.files.isForced) await requireOwnFiles(options.dir, items, locks?.isKnown);
     if (locks === null) return await runItems(limited, options, items);
     const result = await runLocked(limited, { ...options, locks });
     if (!options.dryRun && !options.detach) await writeLocks(limited, options, locks);
@@ -277,6 +277,7 @@ async function runHere(
       shownDir,
       allowance,
       updateStep,
+      locks: options.locks,
     });
   });
 }
@@ -477,7 +478,8 @@ async function submit(
     const again = mayRetry ? await makeAgain({ ...work, state: started.state }, budget, allowance) : null;
     const isPlain = !options.isNew && options.explicitKey === null;
     const updateStep = isPlain ? commandAgain(context.typed, "--update") : undefined;
-    const ended = { dir, shownDir, keepZip, allowance, intervalMs, updateStep, replayed: started.replayed };
+    const { locks } = options;
+    const ended = { dir, shownDir, keepZip, allowance, intervalMs, updateStep, locks, replayed: started.replayed };
     const result = await finishRun(context, service, { ...started, ...again?.started, ...ended });
     return again?.advice === undefined ? result : { ...result, next: again.advice };
   });
