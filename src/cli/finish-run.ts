@@ -28,10 +28,10 @@ import {
 } from "../runs/collect-run.ts";
 import { makeFiles } from "../runs/derived-files.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
-import { refreshLocks } from "../runs/lock.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
+import { refreshLocks } from "../runs/lock.ts";
 import { notRemade, remakeFlags } from "../runs/plan/retry.ts";
 import { GALLERY_FILE } from "../runs/reports/gallery.ts";
 import type { EndedImage } from "../runs/reports/run-report.ts";
@@ -42,12 +42,12 @@ import type { CommandContext, CommandResult } from "./command.ts";
 import { withService } from "./connect/connect.ts";
 import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import { pollInterval, stoppable } from "./interruption.ts";
+import type { RunLocks } from "./locks.ts";
 import { flagOption } from "./options.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
 import { ALL_HERE, remakeCommand, unknownNote } from "./output/next-step.ts";
 import { fetchAgain, SheetSoFar, writeRunReports } from "./output/reports.ts";
 import { type EndedSteps, nextOfRun } from "./output/run-steps.ts";
-import type { RunLocks } from "./locks.ts";
 import type { Target } from "./targets.ts";
 
 interface RunToFetch extends Omit<EndedRun, "outcome">, Pick<Parameters<typeof collectRun>[0], "early"> {

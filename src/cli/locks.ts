@@ -1,6 +1,7 @@
 import { dirname, join, relative, resolve, sep } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
-import { FILE_FORMATS,
+import {
+  FILE_FORMATS,
   IMAGE_MIME_TYPES,
   type ImageMimeType,
   SIZE_TIERS,
@@ -16,6 +17,7 @@ import { formatUsd, multiplyToMicros, numberToMicros } from "../kernel/money.ts"
 import { counted, foldFileName } from "../kernel/text.ts";
 import { FORMAT_NAMES } from "../prompts/lines.ts";
 import { formatProblem } from "../prompts/problems.ts";
+import { isNumbered } from "../prompts/wanted-files.ts";
 import { findPreset, modelFacts, priceOf } from "../providers/catalogue/catalogue.ts";
 import { readResults } from "../runs/directory/results.ts";
 import {
@@ -35,7 +37,6 @@ import {
   requireOwnStems,
   writeLock,
 } from "../runs/lock.ts";
-import { isNumbered } from "../prompts/wanted-files.ts";
 import { assignIds } from "../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles, STDIN } from "../runs/plan/prompt-files.ts";
 import { textOf } from "../runs/plan/spool.ts";
@@ -307,7 +308,8 @@ export async function openLocks(
   const left = lines.filter((line) => line.state !== "ok" && line.prompt !== null);
   const changed = left.filter((line) => line.line !== null && line.state === "stale" && !isHere(line));
   // A file that was changed by hand is not replaced without --force, whether it could be made or not.
-  const isLost = ({ state }: LockedLine) => state === "missing" || (state === "altered" && options.files.isForced);
+  const isLost = ({ state }: LockedLine) =>
+    state === "missing" || (state === "altered" && options.files.isForced);
   const lost = left.filter((line) => line.line !== null && isLost(line) && !isHere(line));
   const isPlain = !isNew && !isExpanded && options.explicitKey === null;
   if (isPlain) {
@@ -389,10 +391,9 @@ function requireUnchanged(
   files: readonly FileLock[],
   changed: readonly LockedLine[],
 ): void {
-  const others = files.filter(({ lock, flags, lines }) => {
-    const isOther = lock !== null && canonicalJson(lock.head.flags) !== canonicalJson({ ...flags });
-    return isOther && lines.some(({ state }) => state !== "ok");
-  });
+  const others = files.filter(
+    (file) => hasOtherFlags(file) && file.lines.some(({ state }) => state !== "ok"),
+  );
   const affected = others.flatMap(({ lines }) =>
     lines.filter(({ line, prompt, state }) => line && prompt && state !== "ok"),
   );
@@ -406,6 +407,17 @@ function requireUnchanged(
   const update = `to make what has changed${price}: ${commandAgain(typed, "--update")}`;
   throw new ImgbatchError("PROMPTS_CHANGED", message, { details, advice: [update, ...before].join("\n") });
 }
+
+/** Whether flags of a lock file are others now. Those that only shape files pay nothing: one that is left out is taken for forgotten. */
+function hasOtherFlags({ lock, flags: now }: FileLock): boolean {
+  const before: LockFlags = lock?.head.flags ?? now;
+  return Object.keys({ ...before, ...now }).some((flag) => {
+    if (FILE_FLAGS.includes(flag) && now[flag] !== undefined) return false;
+    return canonicalJson(before[flag] ?? null) !== canonicalJson(now[flag] ?? null);
+  });
+}
+
+const FILE_FLAGS: readonly string[] = ["--file", "--file-format", "--root", "--no-mark"];
 
 /** The command as typed, with the flags of a lock file in place of its own. */
 function beforeCommand({ lock, flags }: FileLock, typed: readonly string[], cwd: string): string {
@@ -481,7 +493,9 @@ export async function writeLocks(
     const made = new Map([...found].filter(([prompt]) => !isDone.has(prompt)));
     const removed = await writeLock(path, lock, { lines, made, flags, keepsUnused: !isUpdate, root });
     for (const each of removed)
-      output.note(`removed ${shellWord(shownPath(cwd, each))}: no entry of ${shownPath(cwd, lockPathOf(path))} names it any more`);
+      output.note(
+        `removed ${shellWord(shownPath(cwd, each))}: no entry of ${shownPath(cwd, lockPathOf(path))} names it any more`,
+      );
   }
   return files.map(({ path }) => shownPath(cwd, lockPathOf(path)));
 }

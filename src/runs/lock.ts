@@ -432,7 +432,13 @@ export async function writeLock(
     return [line !== null && isSame(line.entry, entry) ? line : { entry, text: JSON.stringify(entry) }];
   });
   const texts = now.map(({ text }) => text);
-  const removed = before === null ? [] : await removeLeft({ ...before, root }, now.map(({ entry }) => entry));
+  const removed =
+    before === null
+      ? []
+      : await removeLeft(
+          { ...before, root },
+          now.map(({ entry }) => entry),
+        );
   const path = lockPathOf(promptFile);
   const isOld = before !== null && canonicalJson(before.head.flags) === canonicalJson({ ...flags });
   const old = before?.lines.map(({ text }) => text) ?? [];
@@ -540,7 +546,9 @@ function withHashes(
   files: readonly LockFile[],
   images: readonly ResultLine[],
 ): NonNullable<LockEntry["files"]> | null {
-  const derived = new Map(images.flatMap((image) => image.derived ?? []).map((file) => [file.path, file.sha256]));
+  const derived = new Map(
+    images.flatMap((image) => image.derived ?? []).map((file) => [file.path, file.sha256]),
+  );
   const found = files.map((file) => ({ ...file, sha256: derived.get(file.path) ?? "" }));
   return found.every(({ sha256: hash }) => hash !== "") ? found : null;
 }

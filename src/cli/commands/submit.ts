@@ -479,7 +479,16 @@ async function submit(
     const isPlain = !options.isNew && options.explicitKey === null;
     const updateStep = isPlain ? commandAgain(context.typed, "--update") : undefined;
     const { locks } = options;
-    const ended = { dir, shownDir, keepZip, allowance, intervalMs, updateStep, locks, replayed: started.replayed };
+    const ended = {
+      dir,
+      shownDir,
+      keepZip,
+      allowance,
+      intervalMs,
+      updateStep,
+      locks,
+      replayed: started.replayed,
+    };
     const result = await finishRun(context, service, { ...started, ...again?.started, ...ended });
     return again?.advice === undefined ? result : { ...result, next: again.advice };
   });
