@@ -48,7 +48,10 @@ async function clone(upstream: FakeUpstream, from?: string) {
     write,
     git,
     run,
-    commit: () => void git("add", "-A") ?? git("commit", "-qm", "x"),
+    commit: () => {
+      git("add", "-A");
+      git("commit", "-qm", "x");
+    },
     read: (name: string) => readFileSync(path(name)),
     /** Without a way to a service: no key and no upstream that answers. */
     submit: (...args: string[]) => run("submit", "pets.jsonl", "--max-cost", "1", "--json", ...args),
