@@ -209,7 +209,7 @@ async function findTargets({ dir, lines }: FilesJob, input: RunInput) {
   const undecided: string[] = [];
   const results = new Map(lines.map((line) => [line.custom_id, line]));
   let review: Awaited<ReturnType<typeof readReview>> | null = null;
-  for (const { line } of input.lines()) {
+  for (const line of input.lines()) {
     const files = lineFilesOf(dir, line);
     if (files === null) continue;
     const ids = expandedCustomIds(line.custom_id, line.output_count ?? 1);

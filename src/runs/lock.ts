@@ -11,7 +11,7 @@ import { sha256Hex } from "../kernel/ids.ts";
 import { canonicalJson, groupBy, parseJson } from "../kernel/json.ts";
 import { microsToNumber, numberToMicros } from "../kernel/money.ts";
 import { readSharpVersion, readVersion } from "../kernel/package-file.ts";
-import { givenFields, type OptionFields, optionFields, withoutDefaults } from "../prompts/options.ts";
+import { type Options, optionsOf, withoutDefaults } from "../prompts/options.ts";
 import { type FileLine, formatProblem } from "../prompts/problems.ts";
 import { type InputLine, readRunInput, referencePath } from "./directory/input.ts";
 import { type ResultLine, readResults } from "./directory/results.ts";
@@ -228,7 +228,7 @@ export function lockKeyOf(item: PromptItem, mimeType: ImageMimeType): string {
     sha256: hash,
   }));
   const { outputCount: output_count, model = null } = item;
-  const options = { ...optionFields(withoutDefaults(item)) } as Record<string, string | number>;
+  const options = { ...optionsOf(withoutDefaults(item)) } as Record<string, string | number>;
   return sha256Hex(
     canonicalJson({
       prompt: textOf(item.prompt),
@@ -504,7 +504,7 @@ export async function entriesOfRun(
   const input = await readRunInput(dir);
   const results = new Map((await readResults(dir)).map((line) => [line.custom_id, line]));
   const { choices } = await readReview(dir);
-  const lines = Array.from(input.lines(), ({ line }) => line);
+  const lines = [...input.lines()];
   const places = groupBy(lines, ({ source }) => placeOf(source, source.values));
   for (const prompt of prompts) {
     const line = places.get(placeOf(prompt.fileLine, prompt.item.variant?.values))?.shift();
@@ -533,7 +533,7 @@ export function placeOf({ file, line }: FileLine, values: Readonly<Record<string
 function isOfPrompt(line: InputLine, item: PromptItem): boolean {
   const { model, quality, outputCount, references } = item;
   const hashes = references.map(({ sha256: hash }) => referencePath(hash));
-  const asked = ({ quality: _, ...options }: OptionFields) =>
+  const asked = ({ quality: _, ...options }: Options) =>
     canonicalJson(options as Record<string, string | number>);
   return (
     line.prompt === textOf(item.prompt) &&
@@ -541,7 +541,7 @@ function isOfPrompt(line: InputLine, item: PromptItem): boolean {
     (line.model === undefined || line.model === model) &&
     (line.quality === undefined || line.quality === quality) &&
     canonicalJson((line.reference_images ?? []).map(({ path }) => path)) === canonicalJson(hashes) &&
-    asked(givenFields(line)) === asked(optionFields(withoutDefaults(item)))
+    asked(optionsOf(line)) === asked(optionsOf(withoutDefaults(item)))
   );
 }
 
