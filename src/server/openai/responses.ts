@@ -672,6 +672,7 @@ const operations: readonly Operation[] = [
 /** Responses for OpenAI clients. */
 export const openaiResponses: Surface = {
   tag: "realtime",
+  vendor: "openai",
   prefix: PATHS.responses,
   operations,
   credential: headerKey,
