@@ -492,9 +492,9 @@ function makeBatches(
   options: SubmitOptions & { updateStep?: string | undefined },
   send: () => Promise<StartedRun>,
 ): Promise<CommandResult> {
-  const { dir, shownDir, keepZip, intervalMs, allowance, updateStep } = options;
+  const { dir, shownDir, keepZip, intervalMs, allowance, updateStep, locks } = options;
   const transport = batchesOf(context, service, { dir, shownDir, keepZip, intervalMs }, send);
-  return makeRun(context, service, transport, { dir, shownDir, allowance, updateStep });
+  return makeRun(context, service, transport, { dir, shownDir, allowance, updateStep, locks });
 }
 
 /**
