@@ -675,6 +675,7 @@ const operations: readonly Operation[] = [
 /** Responses for OpenAI clients. */
 export const openaiResponses: Surface = {
   tag: "realtime",
+  vendor: "openai",
   prefix: PATHS.responses,
   operations,
   credential: headerKey,
