@@ -25,6 +25,7 @@ import { withRunLock } from "../runs/directory/claim.ts";
 import { readRunInput } from "../runs/directory/input.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
+import { refreshLocks } from "../runs/lock.ts";
 import { notRemade, remakeFlags } from "../runs/plan/retry.ts";
 import { GALLERY_FILE } from "../runs/reports/gallery.ts";
 import type { EndedImage } from "../runs/reports/run-report.ts";
@@ -35,6 +36,7 @@ import type { CommandContext, CommandResult } from "./command.ts";
 import { withService } from "./connect/connect.ts";
 import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import { pollInterval, stoppable, stopReason } from "./interruption.ts";
+import type { RunLocks } from "./locks.ts";
 import { flagOption } from "./options.ts";
 import { batchProblems, type Judgement, judgeBatches, judgeFailed } from "./output/batches.ts";
 import { exitCodeOf, originLines } from "./output/finish.ts";
@@ -199,16 +201,20 @@ type Files = NonNullable<Awaited<ReturnType<typeof makeFiles>>>;
 
 /** Makes the files that the lines of a run want of its images; null if they want none. */
 async function filesOf(
-  { options, signal }: CommandContext,
-  { outcome: { dir, lines }, shownDir }: EndedRun,
+  { options, signal, cwd }: CommandContext,
+  { outcome: { dir, lines }, shownDir, locks }: EndedRun,
 ): Promise<Files | null> {
   const [force, isStrict] = [flagOption(options, "force"), flagOption(options, "strict")];
-  return makeFiles({ dir, lines, force, isStrict, signal }).catch((error: unknown) => {
+  try {
+    const files = await makeFiles({ dir, lines, force, isStrict, isKnown: locks?.isKnown, signal });
+    if (files !== null && locks === undefined) await refreshLocks(dir, cwd);
+    return files;
+  } catch (error) {
     if (!(error instanceof ImgbatchError) || error.code !== "SAVE_FAILED") throw error;
     const { code, message, cause } = error;
     const advice = `all images are in ${shellWord(shownDir)}; run the same command again: it makes the files and pays nothing`;
     throw new ImgbatchError(code, message, { cause, advice });
-  });
+  }
 }
 
 /** Says which files were made of the images of a run, and which were not. */
@@ -277,6 +283,8 @@ interface EndedRun {
   /** The batches, by id, that the command found. Default: it paid for none. */
   found?: ReadonlyMap<string, Batch>;
   shownDir: string;
+  /** The lock files of its prompt files. Default: none are known. */
+  locks?: Pick<RunLocks, "isKnown"> | undefined;
   allowance?: Allowance;
   /** The command makes other pictures: that it could not make one is its outcome. Default: no. */
   remakes?: boolean;

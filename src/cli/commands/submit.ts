@@ -123,9 +123,9 @@ async function run(context: CommandContext): Promise<CommandResult> {
       }),
       findMore: (read, problems) => findMisfits(limited, options, read, problems),
     });
-    if (!options.files.isForced) await requireOwnFiles(options.dir, items);
     if (kept.size > 0) context.output.note(keptNote([...kept]));
     const locks = await openLocks(limited, options, items);
+    if (!options.files.isForced) await requireOwnFiles(options.dir, items, locks?.isKnown);
     if (locks === null) return await runItems(limited, options, items);
     const result = await runLocked(limited, { ...options, locks });
     if (!options.dryRun && !options.detach) await writeLocks(limited, options, locks);
@@ -277,6 +277,7 @@ async function runHere(
       shownDir,
       allowance,
       updateStep,
+      locks: options.locks,
     });
   });
 }
@@ -491,9 +492,9 @@ function makeBatches(
   options: SubmitOptions & { updateStep?: string | undefined },
   send: () => Promise<StartedRun>,
 ): Promise<CommandResult> {
-  const { dir, shownDir, keepZip, intervalMs, allowance, updateStep } = options;
+  const { dir, shownDir, keepZip, intervalMs, allowance, updateStep, locks } = options;
   const transport = batchesOf(context, service, { dir, shownDir, keepZip, intervalMs }, send);
-  return makeRun(context, service, transport, { dir, shownDir, allowance, updateStep });
+  return makeRun(context, service, transport, { dir, shownDir, allowance, updateStep, locks });
 }
 
 /**
