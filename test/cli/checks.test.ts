@@ -27,10 +27,10 @@ async function project() {
     const chunks: Uint8Array[] = [];
     for await (const chunk of request) chunks.push(chunk);
     response.setHeader("content-type", "application/json");
-    if (request.method === "GET") return response.end(JSON.stringify({ data: [] }));
-    askedCount++;
-    const b64_json = (await pictureOf(Buffer.concat(chunks).toString("utf8"))).toString("base64");
-    response.end(JSON.stringify({ data: [{ b64_json }] }));
+    const isAsked = request.method === "POST";
+    if (isAsked) askedCount++;
+    const picture = isAsked ? await pictureOf(Buffer.concat(chunks).toString("utf8")) : null;
+    response.end(JSON.stringify({ data: picture ? [{ b64_json: picture.toString("base64") }] : [] }));
   });
   const baseUrl = `${await listening(server)}/v1`;
   const own = { name: "lab", type: "openai", baseUrl, apiKeyEnv: "LAB_KEY", concurrency: 1, models: ["m"] };
