@@ -42,7 +42,7 @@ const ALLOWED: Record<string, readonly string[]> = {
     "environment",
   ],
   // What programs import.
-  library: ["contract", "kernel", "environment"],
+  library: ["cli", "service", "contract", "kernel", "environment"],
   // Puts the parts of the service together.
   service: [
     "server",
