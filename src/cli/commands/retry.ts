@@ -64,13 +64,14 @@ import {
   makeRun,
   workInRun,
 } from "../finish-run.ts";
+import { readJudge } from "../judge.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
 import { type Flag, nextCommand, remakeCommand } from "../output/next-step.ts";
 import { noRun, originsOf, rememberedUpstream, resolveTarget } from "../targets.ts";
-import { readRunOptions, running, runOptions } from "./shared-options.ts";
+import { judgeOptions, readRunOptions, running, runOptions } from "./shared-options.ts";
 import { withoutService } from "./submit.ts";
 
 export const command: CommandDetails = {
@@ -114,6 +115,7 @@ export const command: CommandDetails = {
     },
     { flags: "-d, --detach", description: "print the batch ids and do not wait" },
     { flags: "--dry-run", description: "count the images and estimate the cost; submit nothing" },
+    ...judgeOptions,
     ...runOptions,
   ],
   examples: [
@@ -133,6 +135,7 @@ const ANEW = "run the same command again: it sends the cancelled ones again";
 /** `imgbatch retry`: makes the failed images of a run again, into the same directory. */
 async function run(context: CommandContext): Promise<CommandResult> {
   const [shownDir = ""] = context.arguments;
+  await readJudge(context);
   const runState = await readRunState(resolve(context.cwd, shownDir));
   if (runState?.kind === "realtime") {
     const { retryDirect } = await import("./generate-file.ts");

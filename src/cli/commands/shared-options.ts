@@ -89,6 +89,23 @@ export const unknownOption: OptionSpec = {
   default: "stop, or limits.unknownOutcome of the configuration",
   choices: UNKNOWN_OUTCOMES,
 };
+/** A program of one's own that decides about pictures. `readJudge` reads these options. */
+export const judgeOptions: readonly OptionSpec[] = [
+  {
+    flags: "--judge <command>",
+    description:
+      'let this program decide about each picture without a verdict, such as \'node judge.mjs\': it reads one JSON line, and prints {"verdict": "keep", "score": 0.8, "note": ""}',
+  },
+  {
+    flags: "--judge-timeout <time>",
+    description: "how long it may take for a picture",
+    default: "1m",
+  },
+  {
+    flags: "--best",
+    description: "of several images of a prompt, choose the one with the judge's highest score",
+  },
+];
 /** The options that `submit` and `retry` share. */
 export const runOptions: readonly OptionSpec[] = [
   {

@@ -12,7 +12,7 @@ import type { CommandContext } from "../command.ts";
 import * as read from "../options.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
 import { itemOptions, readItemOptions, variableOptions } from "./input-options.ts";
-import { formatOption, readRunOptions, runOptions, upstreamOption } from "./shared-options.ts";
+import { formatOption, judgeOptions, readRunOptions, runOptions, upstreamOption } from "./shared-options.ts";
 
 export const submitOptions: readonly read.OptionSpec[] = [
   {
@@ -74,6 +74,7 @@ export const submitOptions: readonly read.OptionSpec[] = [
   { flags: "--parent <id>", description: "the id of the batch that this one retries" },
   { flags: "--max-batch <n>", description: "at most this many images in a batch", default: "200" },
   { flags: "-d, --detach", description: "print the batch ids and do not wait" },
+  ...judgeOptions,
   ...runOptions,
   {
     flags: "--dry-run",

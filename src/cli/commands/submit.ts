@@ -49,6 +49,7 @@ import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
 import { batchesOf, describeDetached, describeFinished, makeRun } from "../finish-run.ts";
 import { stoppable } from "../interruption.ts";
+import { readJudge } from "../judge.ts";
 import { describeLocked, openLocks, type RunLocks, writeLocks } from "../locks.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
@@ -92,6 +93,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
   const typed = readSubmitOptions(context);
   const limits = typed.limitsFor(await limitsOfRun(context, typed.dir));
   requireCount(typed.count, limits);
+  await readJudge(context);
   const options = { ...typed, limits };
   const { cwd } = context;
   const limit = timeLimit(context, options.timeoutMs);
