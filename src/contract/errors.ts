@@ -150,6 +150,9 @@ const LOCAL_ERRORS = {
   EARLIER_VERSION: e(0, "conflict", "This was made by a version before 0.1.0, which cannot be read."),
   DIRECTORY_CONFLICT: e(0, "conflict", "This directory belongs to another run."),
   DIRECTORY_IN_USE: e(0, "conflict", "Another process works in this directory."),
+  LOCK_CONFLICT: e(0, "conflict", "The lock file cannot be used as it is."),
+  PROMPTS_CHANGED: e(0, "conflict", "Prompts have changed since their pictures were made."),
+  ORIGINALS_MISSING: e(0, "gone", "Pictures are missing, and what they were made from is not here."),
   FILE_EXISTS: e(0, "conflict", "Another file exists already."),
   ADDRESS_IN_USE: e(0, "conflict", "The port is taken."),
   NETWORK: retryable(0, "The service could not be reached."),
@@ -387,7 +390,7 @@ export const EXIT_CODES = {
   someFailed: {
     code: 4,
     meaning:
-      "finished, some images failed, or a batch was cancelled or failed; `admin check` found something",
+      "finished, some images failed, or a batch was cancelled or failed; `check` or `admin check` found something",
     rerun: "`retry`",
   },
   noImages: { code: 5, meaning: "finished with no usable image", rerun: "look first" },

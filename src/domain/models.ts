@@ -351,13 +351,13 @@ export class Offers<P extends ImageProvider = ImageProvider> {
 }
 
 /** What of a request no provider can make. `problem`: why, in words for the caller behind "The line". */
-export interface Misfit {
+export interface UnmetNeed {
   about: "references" | "size" | "aspectRatio" | Carried;
   problem: string;
 }
 
 /** Returns why none of these providers can ever make what is needed; null when one can, or there is none. */
-export function misfit(offers: readonly Offer[], needs: Needs): Misfit | null {
+export function unmetNeed(offers: readonly Offer[], needs: Needs): UnmetNeed | null {
   if (offers.length === 0 || fittest(offers, needs).length > 0) return null;
   const most = Math.max(...offers.map(({ provider }) => mostReferences(provider)));
   if (needs.references > most) {

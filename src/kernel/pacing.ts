@@ -21,7 +21,7 @@ const waiting: (() => void)[] = [];
  * Lets everything that the event loop has ready go first. Those that wait go on in their order, one in each turn of the
  * loop: work that nobody waits for, in pieces, then holds up no request by more than one piece.
  */
-export function aside(): Promise<void> {
+export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => {
     if (waiting.push(resolve) === 1) setImmediate(goOn);
   });

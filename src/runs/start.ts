@@ -75,6 +75,8 @@ export interface StartOptions extends Omit<Run, "state" | "consentOf"> {
   limits: Limits;
   /** Change the run to these prompts if it had others. Else that throws `DIRECTORY_CONFLICT`. */
   isUpdate: boolean;
+  /** Whether an update needs no `isUpdate`, because all that it makes is wanted anyway. Default: never. */
+  isWanted?: (update: Pick<NonNullable<Start["update"]>, "changed" | "settings">) => boolean;
   /** An update also makes images again that had failed: see `isMadeAgain`. Default: no. */
   retries?: boolean;
   /** The advice to update the run, which makes this many images. */
@@ -173,7 +175,7 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   if (isFindOnly) unmade.push(...open.flatMap((entry) => imageIdsOf(entry, asked)));
   const left = unmade.filter((id) => update.keptImages.has(id) && !update.images.includes(id));
   const wanted = { images: [...update.images, ...left] };
-  if (!options.isUpdate) {
+  if (!options.isUpdate && options.isWanted?.(update) !== true) {
     const advise = () => options.adviseUpdate(askedIn([wanted], update.items));
     throw changedError(shownDir, update, advise, otherFlags(earlier, plan, options));
   }

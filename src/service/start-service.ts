@@ -248,7 +248,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       directory: dataDirectory,
       ...(options.clock ? { clock: options.clock } : {}),
       onBroken,
-      hurry: stopping.signal,
+      stopping: stopping.signal,
     });
     parts.push(stored);
     for (const { message, advice } of stored.warnings) log.warn(message, { advice });

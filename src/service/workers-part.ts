@@ -323,7 +323,7 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
   let heartbeat: Promise<void> | null = null;
   const close = (graceMs: number) =>
     runAll(
-      () => stopRetention?.({ isHurried: graceMs === 0 || failed.aborted }),
+      () => stopRetention?.({ isUrgent: graceMs === 0 || failed.aborted }),
       () => goingOn.close(),
       // A process without workers may be telling upstreams to cancel.
       () => scheduler?.stop(graceMs, failed.aborted),

@@ -20,26 +20,30 @@ interface RetentionOptions {
  * Compares the clock at once with when it was last seen, and then sweeps after each pause. The first sweep of a process
  * deletes only the files of batches that are `output_deleted` already. Only one of several processes sweeps.
  *
- * Returns the function that ends the sweeps. With `lastSweepMs`, and without hurry, this function first deletes what was due
+ * Returns the function that ends the sweeps. With `lastSweepMs`, and unless the stop is urgent, this function first deletes what was due
  * already at the last sweep of an earlier process, at least one pause before.
  */
 export function startRetention(
   deps: WorkerDeps,
   options: RetentionOptions,
-): (how?: { isHurried: boolean }) => Promise<void> {
+): (how?: { isUrgent: boolean }) => Promise<void> {
   const { clock, log } = deps;
   const stopping = new AbortController();
   /** What is due at the end. */
   let leftDueMs = 0;
   const loop = async () => {
-    let lookedAtMs: number | null = null;
+    let scannedAtMs: number | null = null;
     while (!stopping.signal.aborted) {
       try {
         const { isFirst } = deps.presence;
-        const thisLookMs = clock.monotonicMs();
+        const thisScanMs = clock.monotonicMs();
         if (isFirst)
-          leftDueMs = await lookAndSweep(deps, options, lookedAtMs === null ? null : thisLookMs - lookedAtMs);
-        lookedAtMs = isFirst ? thisLookMs : null;
+          leftDueMs = await scanAndSweep(
+            deps,
+            options,
+            scannedAtMs === null ? null : thisScanMs - scannedAtMs,
+          );
+        scannedAtMs = isFirst ? thisScanMs : null;
         await deps.uploads.endIdle();
       } catch (error) {
         log.error("the retention sweep failed; trying again later", { error: String(error) });
@@ -48,11 +52,11 @@ export function startRetention(
     }
   };
   const running = loop();
-  return async ({ isHurried } = { isHurried: false }) => {
+  return async ({ isUrgent } = { isUrgent: false }) => {
     stopping.abort();
     await running;
     const { inputRetentionMs, lastSweepMs = 0 } = options;
-    if (leftDueMs === 0 || lastSweepMs === 0 || isHurried) return;
+    if (leftDueMs === 0 || lastSweepMs === 0 || isUrgent) return;
     const over = new AbortController();
     const limit = callAfter(clock, lastSweepMs, () => over.abort());
     await sweepDue(deps, { nowMs: clock.nowMs(), dueMs: leftDueMs, inputRetentionMs }, over.signal)
@@ -65,7 +69,7 @@ export function startRetention(
  * `elapsedMs` is the time since the last check, and null for the first check. Returns until when images were due that the
  * first sweep of a process leaves for its end, in Unix milliseconds; 0: it leaves none.
  */
-async function lookAndSweep(
+async function scanAndSweep(
   deps: WorkerDeps,
   { inputRetentionMs, everyMs, lastSweepMs = 0 }: RetentionOptions,
   elapsedMs: number | null,
@@ -95,7 +99,7 @@ async function lookAndSweep(
   // A service of its own keeps what it was told to keep, also while it does not run.
   const isForOther = isOfCommand && servedMs > 0;
   const dueMs = isFirst || isPaused || isForOther ? 0 : nowMs;
-  // A service that ends with its command never looks twice: the first look removes what expired as long ago as it was kept.
+  // A service that ends with its command never scans twice: the first scan removes what expired as long ago as it was kept.
   const certainMs = ({ forMs }: { forMs: number }) => (isFirst && !isPaused ? nowMs - forMs : dueMs);
   const expiredMs = { answers: certainMs(KEPT.answers), links: certainMs(KEPT.links) };
   await sweepDue(deps, { nowMs, dueMs, inputRetentionMs, expiredMs }, deps.ending);

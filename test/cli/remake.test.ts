@@ -330,7 +330,7 @@ it("[REMAKE-1] the same command, typed twice at once, pays once", async () => {
   expect(paid()).toBe(before + 1);
   const others = both.filter(({ stderr }) => stderr.includes("run it again for others"));
   expect(others).toHaveLength(1);
-  expect(resultOf("fox").status).toBe("completed");
+  expect(resultOf("fox").status).toBe("success");
   expect((await run(...typed)).code).toBe(0);
   expect(paid()).toBe(before + 2);
 });

@@ -21,7 +21,7 @@ async function beside(url: string): Promise<pg.Client> {
 }
 
 /** A test database whose connections can be cut. */
-async function behindProxy(options: { hurry?: AbortSignal } = {}) {
+async function behindProxy(options: { stopping?: AbortSignal } = {}) {
   const url = new URL(await newDatabase());
   const proxy = await startPgProxy({ port: Number(url.port) });
   onTestFinished(() => proxy.close());
@@ -228,15 +228,15 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
   it.each(["gone without a word", "away"])(
     "at the end of a service, nothing waits long for a server that is %s",
     async (how) => {
-      const hurrying = new AbortController();
-      const { proxy, stores } = await behindProxy({ hurry: hurrying.signal });
+      const stopping = new AbortController();
+      const { proxy, stores } = await behindProxy({ stopping: stopping.signal });
       if (how === "away") {
         proxy.isRefusing = true;
         proxy.cutAll();
       } else proxy.silence();
       const ended = stores.read.accounts.list().catch((error) => error);
       const startMs = performance.now();
-      hurrying.abort();
+      stopping.abort();
       expect(await ended).toMatchObject({ reason: "broken" });
       // Else each would try for ten seconds.
       expect(performance.now() - startMs).toBeLessThan(9000);

@@ -59,6 +59,12 @@ const COMMANDS: readonly CommandEntry[] = [
     load: async () => (await import("./review.ts")).command,
   },
   {
+    name: "check",
+    summary:
+      "prove that the pictures in a repository are those of their prompts, and say what is not; asks nobody",
+    load: async () => (await import("./check.ts")).command,
+  },
+  {
     name: "pack",
     summary: "write a run into one ZIP to hand over: contact sheet, images, results and prompts",
     load: async () => (await import("./pack.ts")).command,

@@ -86,6 +86,15 @@ export const submitOptions: readonly read.OptionSpec[] = [
     description: "after the prompts were edited: make only changed and added ones, keep the others",
   },
   {
+    flags: "--lock",
+    description:
+      "keep a lock file beside each prompt file (prompts.lock) that says which picture each prompt has; where there is one, it is kept",
+  },
+  {
+    flags: "--include-lost",
+    description: "also make pictures of the lock file that are not here any more, which is paid again",
+  },
+  {
     flags: "--strict",
     description: "refuse unknown fields, columns and variables instead of keeping them",
   },
@@ -127,6 +136,10 @@ export function readSubmitOptions(context: CommandContext) {
   const explicitKey = read.textOption(options, "idempotencyKey") ?? null;
   if (isNew && explicitKey !== null)
     throw new ImgbatchError("USAGE", "--new makes a key of its own: leave --idempotency-key out.");
+  if (read.flagOption(options, "lock") && files.every((file) => file === "-"))
+    throw new ImgbatchError("USAGE", "--lock: standard input has no lock file; name a prompt file.", {
+      param: "--lock",
+    });
   const isUpdate = read.flagOption(options, "update");
   if (isUpdate && isNew)
     throw new ImgbatchError(
@@ -166,6 +179,10 @@ export function readSubmitOptions(context: CommandContext) {
     isExpanded,
     isNew,
     isUpdate,
+    /** Every prompt file gets a lock file. */
+    isLocked: read.flagOption(options, "lock"),
+    /** Pictures that the lock file names, and that are not here any more, are made again. */
+    includesLost: read.flagOption(options, "includeLost"),
     isStrict: read.flagOption(options, "strict"),
     keepZip: read.flagOption(options, "zip"),
     flags: typedFlags(options),

@@ -15,6 +15,7 @@ import { readResults } from "../../runs/directory/results.ts";
 import { otherMaker } from "../../runs/directory/run-service.ts";
 import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
 import type { RunBatch, RunState } from "../../runs/directory/run-state-schema.ts";
+import { placeOf } from "../../runs/lock.ts";
 import {
   type Asked,
   chooseModels,
@@ -49,6 +50,7 @@ import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
 import { describeFinished, finishRun } from "../finish-run.ts";
 import { stoppable } from "../interruption.ts";
+import { describeLocked, openLocks, type RunLocks, writeLocks } from "../locks.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
 import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
@@ -75,7 +77,11 @@ export const command: CommandDetails = {
   run,
 };
 
-type SubmitOptions = ReturnType<typeof readSubmitOptions> & { limits: Limits };
+type SubmitOptions = ReturnType<typeof readSubmitOptions> & {
+  limits: Limits;
+  /** The lock files of its prompt files. Absent where there are none. */
+  locks?: RunLocks;
+};
 
 const ANEW = "run the same command again: it says how to make the cancelled ones";
 
@@ -88,7 +94,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
   const limits = typed.limitsFor(await limitsOfRun(context, typed.dir));
   requireCount(typed.count, limits);
   const options = { ...typed, limits };
-  const { cwd, output } = context;
+  const { cwd } = context;
   const limit = timeLimit(context, options.timeoutMs);
   const { signal } = limit;
   try {
@@ -120,36 +126,61 @@ async function run(context: CommandContext): Promise<CommandResult> {
     });
     if (!options.files.isForced) await requireOwnFiles(options.dir, items);
     if (kept.size > 0) context.output.note(keptNote([...kept]));
-    const upstream = await chooseUpstream(context, options.dir);
-    const isBegun = (await readRunState(options.dir)) !== null;
-    const here = await runHere(limited, options, items, upstream);
-    if (here !== null) return here;
-    const needs = { workers: !options.dryRun, images: true, upstream };
-    const made = withService(limited, needs, (service) =>
-      stoppable(limited, service, { ...options, anew: ANEW }, (inner, submissions) =>
-        orWithSuccessor(
-          inner,
-          (successor) =>
-            submitOrFind(inner, { ...options, model: successor ?? options.model }, items, {
-              service,
-              submissions,
-            }),
-          isBegun,
-        ),
-      ),
-    );
-    if (!options.isExpanded) return await made;
-    return await made.catch(async (error) => {
-      if (!isOutOfReach(error)) throw error;
-      const earlier = options.isNew ? null : (await readRunState(options.dir))?.request?.model;
-      const { firstModel: usual } = await serviceToExpect(context, upstream);
-      const model = firstModel(items, options.model, earlier) ?? (await usual());
-      output.note(model === null ? NOT_ASKED : NOT_CHECKED);
-      return describeExpanded(context, items, model);
-    });
+    const locks = await openLocks(limited, options, items);
+    if (locks === null) return await runItems(limited, options, items);
+    const result = await runLocked(limited, { ...options, locks });
+    if (!options.dryRun && !options.detach) await writeLocks(limited, options, locks);
+    return result;
   } finally {
     limit.stop();
   }
+}
+
+/** Makes only what the lock files lack. Where they lack nothing, nobody is asked. */
+async function runLocked(
+  context: CommandContext,
+  options: SubmitOptions & { locks: RunLocks },
+): Promise<CommandResult> {
+  const { locks } = options;
+  if (!locks.isWhole) return runItems(context, options, locks.items);
+  const upstream = await chooseUpstream(context, options.dir).catch(() => null);
+  const here = locks.items.length === 0 ? null : await runHere(context, options, locks.items, upstream);
+  return here ?? describeLocked(context, options);
+}
+
+/** Makes the images of prompts, or finds them. */
+async function runItems(
+  context: CommandContext,
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+): Promise<CommandResult> {
+  const upstream = await chooseUpstream(context, options.dir);
+  const isBegun = (await readRunState(options.dir)) !== null;
+  const here = await runHere(context, options, items, upstream);
+  if (here !== null) return here;
+  const needs = { workers: !options.dryRun, images: true, upstream };
+  const made = withService(context, needs, (service) =>
+    stoppable(context, service, { ...options, anew: ANEW }, (inner, submissions) =>
+      orWithSuccessor(
+        inner,
+        (successor) =>
+          submitOrFind(inner, { ...options, model: successor ?? options.model }, items, {
+            service,
+            submissions,
+          }),
+        isBegun,
+      ),
+    ),
+  );
+  if (!options.isExpanded) return await made;
+  return await made.catch(async (error) => {
+    if (!isOutOfReach(error)) throw error;
+    const earlier = options.isNew ? null : (await readRunState(options.dir))?.request?.model;
+    const { firstModel: usual } = await serviceToExpect(context, upstream);
+    const model = firstModel(items, options.model, earlier) ?? (await usual());
+    context.output.note(model === null ? NOT_ASKED : NOT_CHECKED);
+    return describeExpanded(context, items, model);
+  });
 }
 
 /** What is wrong with the upstream is reported after what is wrong with the prompts. */
@@ -427,6 +458,11 @@ async function submit(
       // What is pending was agreed to before. A limit that is typed now holds for it, too.
       const held = options.maxCostMicroUsd === undefined ? [] : await pending();
       return budget.consent(images, held, mayHold ? UNKNOWN_HOLD : undefined);
+    },
+    isWanted: ({ changed, settings }) => {
+      const wanted = options.locks?.wanted;
+      const places = changed.map(({ fileLine, variant }) => placeOf(fileLine, variant?.values));
+      return wanted !== undefined && settings.length === 0 && places.every((place) => wanted.has(place));
     },
     retries: options.retries,
     qualities: pinnedQualities([models.first, ...settled.map(models.of)]),

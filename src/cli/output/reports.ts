@@ -19,13 +19,18 @@ import { repairsOf, stands } from "../../runs/standing.ts";
 import type { CommandContext } from "../command.ts";
 import { flagOption, pathOption, type TypedOptions, textOption } from "../options.ts";
 
-/** Reads `--junit`, `--markdown` and `--no-gallery`; paths are relative to the working directory. */
-function readFlags({ options, cwd }: Pick<CommandContext, "options" | "cwd">) {
+/** Reads `--junit` and `--markdown`; paths are relative to the working directory. */
+export function readReportPaths({ options, cwd }: Pick<CommandContext, "options" | "cwd">) {
   const path = (name: string) => {
     const text = textOption(options, name);
     return text === undefined ? undefined : resolve(cwd, text);
   };
-  return { junit: path("junit"), markdown: path("markdown"), gallery: options.gallery !== false };
+  return { junit: path("junit"), markdown: path("markdown") };
+}
+
+/** Reads the same, and `--no-gallery`. */
+function readFlags(context: Pick<CommandContext, "options" | "cwd">) {
+  return { ...readReportPaths(context), gallery: context.options.gallery !== false };
 }
 
 /**

@@ -66,24 +66,24 @@ type Message = { change: Change } | "alive" | "hello";
 export function followChanges(session: StoredSession, signal: AbortSignal): void {
   const name = `imgbatch.events.${session.id}`;
   const channel = new BroadcastChannel(name);
-  let heardAtMs = 0;
+  let receivedAtMs = 0;
   let isReader = false;
-  const hear = () => {
-    heardAtMs = Date.now();
+  const noteMessage = () => {
+    receivedAtMs = Date.now();
   };
-  const isHeard = () => Date.now() - heardAtMs < PATIENCE_MS;
+  const isReaderActive = () => Date.now() - receivedAtMs < PATIENCE_MS;
   const post = (message: Message) => channel.postMessage(message);
   channel.onmessage = ({ data }: MessageEvent<Message>) => {
     if (data === "hello") {
-      if (isReader && isHeard()) post("alive");
+      if (isReader && isReaderActive()) post("alive");
       return;
     }
-    hear();
+    noteMessage();
     if (data !== "alive") tellChange(data.change);
   };
   post("hello");
   const poll = setInterval(() => {
-    if (!isHeard() && !document.hidden) tellChange({ kind: "all" });
+    if (!isReaderActive() && !document.hidden) tellChange({ kind: "all" });
   }, POLL_EVERY_MS);
   signal.addEventListener("abort", () => {
     clearInterval(poll);
@@ -101,7 +101,7 @@ export function followChanges(session: StoredSession, signal: AbortSignal): void
             post({ change });
           },
           () => {
-            hear();
+            noteMessage();
             post("alive");
           },
           signal,
@@ -109,7 +109,7 @@ export function followChanges(session: StoredSession, signal: AbortSignal): void
       } catch (error) {
         if (error instanceof ApiError && error.status === 404) waitMs = NO_EVENTS_MS;
       }
-      heardAtMs = 0;
+      receivedAtMs = 0;
       await sleep(waitMs, signal).catch(() => {});
     }
   };

@@ -12,8 +12,8 @@ import {
   imagePriceUsd,
   isPaid,
   type ModelEntry,
-  misfit,
   type Offers,
+  unmetNeed,
 } from "../models.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Needs } from "../ports/image-provider.ts";
@@ -124,7 +124,7 @@ export async function createBatch(
       `provider: no provider ${JSON.stringify(named)} makes images with ${request.model.id} here.`,
       { param: "provider" },
     );
-  const found = misfit(serving, needs);
+  const found = unmetNeed(serving, needs);
   if (found !== null) {
     const { about, problem } = found;
     const areTooMany = about === "references";

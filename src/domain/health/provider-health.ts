@@ -191,7 +191,7 @@ function afterSuccess(pace: Pace, concurrency: number): Pace {
  * The permission to send one request. One of its methods must be called. Only the first call counts. None throws: the result of
  * a request never depends on what is known of its provider.
  */
-export interface Ticket {
+export interface Permit {
   /** The first request after a pause. Others wait for its result. */
   isProbe: boolean;
   succeeded(): void;
@@ -256,7 +256,7 @@ export class ProviderHealth {
   }
 
   /** Takes the permission for one request; null while the provider is blocked or its first request after a pause runs. */
-  begin(provider: ImageProvider, model: string): Ticket | null {
+  begin(provider: ImageProvider, model: string): Permit | null {
     if (provider.upstream === undefined) return ALWAYS_HEALTHY;
     if (this.blockOf(provider, model) !== null) return null;
     const scopes = [...new Set([EVERY_MODEL, model])].map((each) => this.#scope(provider, each));
@@ -411,7 +411,7 @@ export function disabledBy({ name, upstream }: ImageProvider): Block | null {
   return { provider: name, trouble: "credential", message: upstream.disabled, untilMs: null };
 }
 
-const ALWAYS_HEALTHY: Ticket = { isProbe: false, succeeded: () => {}, failed: () => {}, dropped: () => {} };
+const ALWAYS_HEALTHY: Permit = { isProbe: false, succeeded: () => {}, failed: () => {}, dropped: () => {} };
 
 const isOfAll = ({ model }: HealthRecord) => model === EVERY_MODEL;
 

@@ -1,5 +1,5 @@
 import type { Log } from "../../kernel/log.ts";
-import type { Ticket } from "../health/provider-health.ts";
+import type { Permit } from "../health/provider-health.ts";
 import { isPaid, mayBePaidTwice, type Offer } from "../models.ts";
 import { StorageUnavailable } from "../ports/blob-store.ts";
 import {
@@ -13,7 +13,7 @@ import type { MadeImage } from "./output-images.ts";
 /** A provider that is asked next, with the permission to ask it once. */
 export interface Turn {
   offer: Offer<ItemProvider>;
-  ticket: Ticket;
+  permit: Permit;
 }
 
 /**
@@ -99,25 +99,25 @@ async function askOnce<Image extends AnyImage>(
   turn: Turn,
   asking: Asking<Image>,
 ): Promise<Asked<Image>> {
-  const { offer, ticket } = turn;
+  const { offer, permit } = turn;
   const { id, signal, isSent, hasTask } = asking;
   const output = await asking.ask(turn).catch((cause: unknown) => ({ cause }));
   if (signal.aborted) {
-    ticket.dropped();
+    permit.dropped();
     if (!("cause" in output)) await output.discard?.();
     return { kind: "aborted", turn };
   }
   const made = "cause" in output ? output : await readOrFree(turn, output, asking);
   if (!("cause" in made)) {
-    ticket.succeeded();
+    permit.succeeded();
     return { kind: "made", turn, made };
   }
   if (made.cause instanceof StorageUnavailable && !isSent()) {
-    ticket.dropped();
+    permit.dropped();
     throw made.cause;
   }
   const error = failureOf(log, made.cause, offer.provider, isSent());
-  ticket.failed(error, id);
+  permit.failed(error, id);
   return { kind: "failed", turn, error, meaning: meaningOf(error, hasTask()) };
 }
 

@@ -10,11 +10,11 @@ import {
   identityOf,
   inputImageLimit,
   type ModelEntry,
-  misfit,
   type Offer,
   type Offers,
   type OptionFacts,
   optionsOf,
+  unmetNeed,
 } from "../models.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Needs } from "../ports/image-provider.ts";
@@ -200,7 +200,7 @@ function lineId(position: number): string {
 
 /** Why the provider of a batch cannot make a line; null when it can, or when it is not configured now. */
 function refusalOf(deps: TakeInDeps, batch: BatchRecord, content: CheckedContent): string | null {
-  const found = misfit(ownOffers(deps, batch), needsOf([content]));
+  const found = unmetNeed(ownOffers(deps, batch), needsOf([content]));
   return found && `The line ${found.problem}.`;
 }
 

@@ -67,7 +67,7 @@ const NOTHING: Alongside = async () => {};
 const DRAWN = { consentMicroUsd: null, isUpstream: false };
 
 /** The error of a request that ends because other processes took its process for dead, before it cost anything. */
-export function takenForDead(): ImgbatchError {
+export function heartbeatLost(): ImgbatchError {
   const message =
     "This process of the service lost touch with the others and begins anew; nothing was made or billed.";
   return new ImgbatchError("REALTIME_STOPPING", message);
@@ -88,7 +88,7 @@ export function openHold(
     cannotPay("REALTIME_INSUFFICIENT_BALANCE", what, hold.amountMicroUsd, limit);
   return stores.write(async (tx) => {
     if (consentMicroUsd !== null && hold.amountMicroUsd > consentMicroUsd) throw refuse({ consentMicroUsd });
-    if (!(await tx.workers.isAlive(hold.worker)).isAlive) throw takenForDead();
+    if (!(await tx.workers.isAlive(hold.worker)).isAlive) throw heartbeatLost();
     await tx.realtimeHolds.insert(hold);
     await requireBudget(tx, hold.accountId, heldForImages(hold), hold.createdAtMs, aboveBudget);
     await alongside(tx);

@@ -30,7 +30,7 @@ import {
   type VerbatimAnswer,
 } from "../ports/image-provider.ts";
 import type { RealtimeHoldRecord, UpstreamTask, UsageRecord } from "../records.ts";
-import { takenForDead } from "./holds.ts";
+import { heartbeatLost } from "./holds.ts";
 
 /** Returns the request to a provider for an image of the real-time request `id`. `index` counts its images from 0. */
 function imageRequest(
@@ -140,7 +140,7 @@ interface WantedImage {
   index: number;
   /** The cost of the image when it is made. */
   priceMicroUsd: number;
-  trail: Trail;
+  attempts: Attempts;
 }
 
 /** `beforeSending` may abort the signal: then nothing is sent. */
@@ -177,12 +177,12 @@ export async function makeImages(
   const makings = wanted.map(async (image) => {
     const unsent = new AbortController();
     const onLost = () => {
-      if (!image.trail.isPaid) unsent.abort(takenForDead());
+      if (!image.attempts.isPaid) unsent.abort(heartbeatLost());
     };
     if (lost.aborted) onLost();
     lost.addEventListener("abort", onLost, { once: true });
     const { signal, unlink } = linkSignals(...(gone ? [gone] : []), deadline.signal, stopping, unsent.signal);
-    const beforeSending = () => presence.isFresh || unsent.abort(takenForDead());
+    const beforeSending = () => presence.isFresh || unsent.abort(heartbeatLost());
     const made = await makeImage(deps, offers, { ...image, beforeSending }, signal).finally(() => {
       unlink();
       lost.removeEventListener("abort", onLost);
@@ -191,7 +191,7 @@ export async function makeImages(
       const { id, index } = image;
       const facts = { id, index, error: String(error) };
       log.error("a made image could not be finished; it is not billed", facts);
-      image.trail.calls = unbilled(image.trail.calls);
+      image.attempts.calls = unbilled(image.attempts.calls);
       throw error;
     });
   });
@@ -201,7 +201,7 @@ export async function makeImages(
   const [first] = settled;
   if (first?.status === "rejected" && made.every(({ images }) => images.length === 0)) {
     const { reason } = first;
-    const isInDoubt = wanted.some(({ trail }) => trail.isInDoubt) && reason instanceof ImgbatchError;
+    const isInDoubt = wanted.some(({ attempts }) => attempts.isInDoubt) && reason instanceof ImgbatchError;
     throw isInDoubt ? new ImgbatchError(reason.code, reason.message, { ...reason, mayBePaid: true }) : reason;
   }
   return made;
@@ -210,7 +210,7 @@ export async function makeImages(
 export const unbilled = (calls: readonly Call[]) => calls.map((call) => ({ ...call, billedMicroUsd: 0 }));
 
 /** The requests to providers for one image, as far as they are known. */
-export interface Trail {
+export interface Attempts {
   calls: Call[];
   /** The task that an upstream has begun for the image and has not ended; null without one. */
   task: UpstreamTask | null;
@@ -262,8 +262,8 @@ async function makeImage(
   wanted: SentImage,
   signal: AbortSignal,
 ): Promise<Made> {
-  const { id, trail, priceMicroUsd } = wanted;
-  const { task } = trail;
+  const { id, attempts, priceMicroUsd } = wanted;
+  const { task } = attempts;
   const able =
     task === null ? offers : offers.filter(({ provider }) => identityOf(provider) === task.upstream);
   let aboveBudget: ImgbatchError | null = null;
@@ -276,21 +276,21 @@ async function makeImage(
     let requests = 0;
     for (const offer of able) {
       do {
-        const ticket =
+        const permit =
           requests === MOST_REQUESTS ? null : deps.health.begin(offer.provider, offer.executedModel);
-        if (!ticket) break;
+        if (!permit) break;
         try {
-          await trail.beforeAsking(offer.provider);
+          await attempts.beforeAsking(offer.provider);
         } catch (error) {
-          ticket.dropped();
+          permit.dropped();
           if (!(error instanceof ImgbatchError) || error.code !== "REALTIME_INSUFFICIENT_BALANCE")
             throw error;
           aboveBudget ??= error;
           break;
         }
         requests++;
-        trail.isSent = false;
-        yield { offer, ticket };
+        attempts.isSent = false;
+        yield { offer, permit };
       } while (isLost);
     }
   }
@@ -299,14 +299,14 @@ async function makeImage(
     signal,
     ask: ({ offer }) => ask(offer, wanted, signal),
     read: ({ offer }, output) => readIntoMemory(output, deps.inspector, offer.provider),
-    isSent: () => trail.isSent,
-    hasTask: () => trail.task !== null,
+    isSent: () => attempts.isSent,
+    hasTask: () => attempts.task !== null,
     onFailed: ({ turn, error, meaning }) => {
-      if (meaning === "final") trail.task = null;
-      const mayBeMade = error.trouble === "ambiguous" || trail.task !== null;
-      trail.isPaid &&= mayBeMade;
-      trail.isInDoubt &&= mayBeMade;
-      trail.calls.push({ ...callOf(turn.offer, wanted), usage: error.usage });
+      if (meaning === "final") attempts.task = null;
+      const mayBeMade = error.trouble === "ambiguous" || attempts.task !== null;
+      attempts.isPaid &&= mayBeMade;
+      attempts.isInDoubt &&= mayBeMade;
+      attempts.calls.push({ ...callOf(turn.offer, wanted), usage: error.usage });
       isLost = meaning === "lost";
     },
   });
@@ -316,16 +316,16 @@ async function makeImage(
   if (asked.kind === "failed") {
     const { error, meaning } = asked;
     if (meaning === "lost" && mayBePaidTwice(provider))
-      throw lostAnswer(deps, trail, error) ?? realtimeError(error);
+      throw lostAnswer(deps, attempts, error) ?? realtimeError(error);
     return withoutImage(error, offer);
   }
   // The caller may have left while the image was decoded.
   if (asked.kind === "aborted" || signal.aborted) throw reasonToEnd(deps, offer, wanted, signal);
-  trail.task = null;
-  trail.isInDoubt = false;
+  attempts.task = null;
+  attempts.isInDoubt = false;
   const { images, modelVersion, answer = null, usage = null } = asked.made;
   const call = { images: images.length, isError: false, usage, billedMicroUsd: priceMicroUsd };
-  trail.calls.push({ ...callOf(offer, wanted), ...call });
+  attempts.calls.push({ ...callOf(offer, wanted), ...call });
   return {
     provider: provider.name,
     executed,
@@ -342,7 +342,7 @@ async function makeImage(
 /** The error of a request whose answer was lost, for the reason that is given; null where it may be sent once more. */
 function lostAnswer(
   { unknownOutcome }: Pick<MakeImageDeps, "unknownOutcome">,
-  { mayBePaidTwice }: Trail,
+  { mayBePaidTwice }: Attempts,
   why: { message: string },
 ): ImgbatchError | null {
   if (unknownOutcome === "once" && !mayBePaidTwice) return null;
@@ -357,13 +357,13 @@ function reasonToEnd(
   wanted: SentImage,
   { reason }: AbortSignal,
 ): unknown {
-  const { trail } = wanted;
-  if (!trail.isPaid || trail.task !== null) return reason;
-  trail.calls.push(callOf(offer, wanted));
+  const { attempts } = wanted;
+  if (!attempts.isPaid || attempts.task !== null) return reason;
+  attempts.calls.push(callOf(offer, wanted));
   if (!mayBePaidTwice(offer.provider)) return reason;
   const isLeft = reason instanceof ImgbatchError && reason.code === "REALTIME_CANCELLED";
   const why = { message: reason instanceof Error ? reason.message : String(reason) };
-  return isLeft || deps.unknownOutcome === "once" ? reason : (lostAnswer(deps, trail, why) ?? reason);
+  return isLeft || deps.unknownOutcome === "once" ? reason : (lostAnswer(deps, attempts, why) ?? reason);
 }
 
 async function ask(
@@ -372,15 +372,15 @@ async function ask(
   signal: AbortSignal,
 ): Promise<GeneratedImages> {
   const { provider } = offer;
-  const { trail } = wanted;
+  const { attempts } = wanted;
   const onSent = () => {
     wanted.beforeSending();
     signal.throwIfAborted();
-    trail.isSent = true;
-    trail.isPaid = isPaid(provider);
-    trail.isInDoubt = !isDrawing(provider);
+    attempts.isSent = true;
+    attempts.isPaid = isPaid(provider);
+    attempts.isInDoubt = !isDrawing(provider);
   };
-  const image = { ...imageRequest(wanted, offer), task: taskOf(trail, provider) };
+  const image = { ...imageRequest(wanted, offer), task: taskOf(attempts, provider) };
   const work = provider.generate(image, signal, onSent);
   return unlessAborted(work, signal).catch((error) => {
     // Its caller has gone: what comes all the same is freed.
@@ -413,13 +413,13 @@ async function readIntoMemory(
   return { ...made, images };
 }
 
-function taskOf(trail: Trail, provider: ItemProvider): TaskMemory {
+function taskOf(attempts: Attempts, provider: ItemProvider): TaskMemory {
   const keep = async (task: string) => {
     const kept = { task, upstream: identityOf(provider) };
-    await trail.keep(kept);
-    trail.task = kept;
+    await attempts.keep(kept);
+    attempts.task = kept;
   };
-  return { known: trail.task?.task ?? null, keep };
+  return { known: attempts.task?.task ?? null, keep };
 }
 
 /** The refusal of a request that found no provider, although the pause of one is over or just ending. */
@@ -450,8 +450,8 @@ function withoutImage(
   throw realtimeError(error);
 }
 
-function callOf({ provider }: Offer<ItemProvider>, { model, trail }: WantedImage): Call {
-  const isMaybePaidTwice = trail.mayBePaidTwice && trail.isPaid;
+function callOf({ provider }: Offer<ItemProvider>, { model, attempts }: WantedImage): Call {
+  const isMaybePaidTwice = attempts.mayBePaidTwice && attempts.isPaid;
   const nothing = { images: 0, isError: true, isMaybePaidTwice, billedMicroUsd: 0, usage: null };
   return { provider: provider.name, model: model.id, ...nothing };
 }

@@ -12,11 +12,11 @@ import { waitingFor } from "../health/waiting.ts";
 import {
   identityOf,
   isPaid,
-  type Misfit,
   type ModelEntry,
   mayBePaidTwice,
-  misfit,
   type Offers,
+  type UnmetNeed,
+  unmetNeed,
 } from "../models.ts";
 import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
@@ -25,11 +25,11 @@ import type { KeyedRequestRecord, LostCall, RealtimeHoldRecord, UpstreamTask } f
 import { KEPT } from "../retention.ts";
 import { countRequest, endHold, moveHold, openHold, type RequestRate } from "./holds.ts";
 import {
+  type Attempts,
   type Finish,
   type Made,
   type MakeImageDeps,
   makeImages,
-  type Trail,
   unbilled,
   usageOf,
 } from "./make-image.ts";
@@ -89,7 +89,7 @@ interface RealtimeRequest {
    */
   fingerprint: string;
   /** Returns the name that the caller's API has for a part of a request. */
-  fieldOf(about: Misfit["about"]): string;
+  fieldOf(about: UnmetNeed["about"]): string;
   /** Brings an image into the form that was asked for. Default: it has that form. */
   finish?: Finish;
   /** Writes the body of the answer, before anything is paid for. An `ImgbatchError` that it throws is the answer instead. */
@@ -288,7 +288,7 @@ export class Realtime {
       if (StorageUnavailable.mayHaveHappened(error)) this.#track(this.#release(hold, [], forget));
       throw error;
     }
-    const trails = Array.from({ length: count }, (_, index): Trail => {
+    const attemptsOfEach = Array.from({ length: count }, (_, index): Attempts => {
       const task = tasks[index] ?? null;
       const keep = async (kept: UpstreamTask) => {
         tasks[index] = kept;
@@ -316,10 +316,10 @@ export class Realtime {
         keep,
       };
     });
-    const calls = () => trails.flatMap((trail) => trail.calls);
+    const calls = () => attemptsOfEach.flatMap((attempts) => attempts.calls);
     try {
       const asked = { model, content, priceMicroUsd };
-      const wanted = trails.map((trail, index) => ({ ...asked, id, index, trail }));
+      const wanted = attemptsOfEach.map((attempts, index) => ({ ...asked, id, index, attempts }));
       const ends = { gone, lost, stopping: this.#stopping.signal };
       const made = await makeImages(this.#deps, offers, wanted, ends, request.finish);
       const outcome = await outcomeOf(() =>
@@ -345,9 +345,10 @@ export class Realtime {
       return { ...outcome, ...bill, isReplay: false, paidRuns };
     } catch (thrown) {
       const error = paidBefore > 0 ? afterLost(thrown) : thrown;
-      const isPaidFor = trails.some((trail) => trail.isPaid);
+      const isPaidFor = attemptsOfEach.some((attempts) => attempts.isPaid);
       // The end of the service is no answer, nor is an unexpected error: a repeat finds a run that was cut short.
-      const isCutShort = trails.some(({ task }) => task !== null) || !(error instanceof ImgbatchError);
+      const isCutShort =
+        attemptsOfEach.some(({ task }) => task !== null) || !(error instanceof ImgbatchError);
       // The next repeat sends the request once more. It is marked, also after a kill.
       const isSentOnceMore =
         paidRuns > 0 && paidRuns <= most && RETRY_SENDS_AGAIN.includes((error as ImgbatchError).code);
@@ -420,7 +421,7 @@ export class Realtime {
   ): ImgbatchError {
     const { offers, health } = this.#deps;
     const serving = offers.serving(modelId);
-    const found: Misfit | null = misfit(serving, needs);
+    const found: UnmetNeed | null = unmetNeed(serving, needs);
     if (found !== null) {
       const param = fieldOf(found.about);
       return new ImgbatchError("REALTIME_INVALID_ARGUMENT", `${param}: ${found.problem}`, { param });

@@ -5,7 +5,7 @@ import { type GeneratedImages, ProviderError } from "../../domain/ports/image-pr
 import { isPrivateAddress, isPrivateHost, publicOnly } from "../../http/addresses.ts";
 import { type Proxies, proxiesOf } from "../../http/proxies.ts";
 import { type Answer, beginningOf, ConnectionError, Connections, send } from "../../http/transport.ts";
-import { aside } from "../../kernel/pacing.ts";
+import { yieldToEventLoop } from "../../kernel/pacing.ts";
 import { tracer } from "../../kernel/tracing.ts";
 import type { AdapterDeps } from "./adapter.ts";
 import {
@@ -122,7 +122,7 @@ export class UpstreamHttp {
         const { reader, bytes } = await images.readJson(isStream ? eventsAsJson(body) : body);
         if (bytes > MAX_SMALL_BYTES) {
           onAnswered(bytes);
-          await aside();
+          await yieldToEventLoop();
         }
         const json = readJson(reader.json);
         const value = isStream ? answerOfEvents(json) : json;

@@ -3,8 +3,10 @@ import { appendFile, writeFile } from "node:fs/promises";
 import { dirname, relative, sep } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { makeDirectory } from "../../kernel/files.ts";
-import { type Cost, costText, microsToNumber, paidText } from "../../kernel/money.ts";
+import { type Cost, costText, formatUsd, microsToNumber, paidText } from "../../kernel/money.ts";
 import { counted, truncateCodePoints } from "../../kernel/text.ts";
+import type { FileLine } from "../../prompts/problems.ts";
+import type { LockState } from "../lock.ts";
 import { type MakeThumbnail, writeGallery } from "./gallery.ts";
 import {
   escapeMarkup,
@@ -68,6 +70,121 @@ async function orSay(say: (line: string) => void, what: string, work: () => Prom
   }
 }
 
+/** A line of a lock file as its reports show it. */
+export interface CheckedPicture {
+  id: string;
+  prompt: string | null;
+  /** Null for an entry that no prompt has. */
+  fileLine: FileLine | null;
+  /** The prompt file as typed. */
+  file: string;
+  state: LockState;
+  /** Why, in words; empty for `ok`. */
+  reason: string;
+  /** From the working directory on, with `/`. */
+  files: readonly string[];
+  /** What it costs to make it; null where nobody knows. */
+  costMicroUsd: number | null;
+  /** Several pictures were made, the first is used, and a person has chosen none. */
+  isUndecided: boolean;
+}
+
+/** Says what it costs to make a picture; empty for nothing. */
+export function priceText({ costMicroUsd: micros }: Pick<CheckedPicture, "costMicroUsd">): string {
+  if (micros === null) return "its price is not known here";
+  return micros === 0 ? "" : `about ${formatUsd(micros)}`;
+}
+
+/** Writes the reports of lock files. Throws `SAVE_FAILED` for one that the caller named and that cannot be written. */
+export async function writeCheckReports(
+  pictures: readonly CheckedPicture[],
+  {
+    title,
+    at,
+    summary,
+    ...options
+  }: Pick<ReportOptions, "junit" | "markdown" | "actions" | "say" | "annotate"> & {
+    title: string;
+    /** ISO 8601 in UTC. */
+    at: string;
+    summary: string;
+  },
+): Promise<void> {
+  const { junit, markdown, actions, say } = options;
+  const images = pictures.map(asCase);
+  const failedCount = images.filter(({ error }) => error !== null).length;
+  const none = { model: null, batches: [], cost: null, paidNowMicroUsd: 0 };
+  const times = { startedAt: at, endedAt: at };
+  const report: CaseReport = {
+    ...none,
+    ...times,
+    title,
+    images,
+    failedCount,
+    directory: title,
+    directoryFromRoot: ".",
+  };
+  const text = checkMarkdown(pictures, title, summary);
+  if (actions !== null) {
+    for (const line of annotations(report)) options.annotate(line);
+    const { summary: file } = actions;
+    if (file !== undefined) await orSay(say, "the step summary", () => appendFile(file, `${text}\n`));
+  }
+  if (junit !== undefined) await writeReport(junit, toJunit(report));
+  if (markdown !== undefined) await writeReport(markdown, text);
+}
+
+/** A report as JUnit and annotations need it. */
+interface CaseReport
+  extends Pick<
+      RunReport,
+      "title" | "failedCount" | "startedAt" | "endedAt" | "directory" | "directoryFromRoot"
+    >,
+    Pick<RunReport, "model" | "batches" | "cost" | "paidNowMicroUsd"> {
+  images: readonly CaseImage[];
+}
+
+interface CaseImage extends Pick<ReportImage, "id" | "prompt" | "notes" | "error" | "tookMs" | "fileLine"> {
+  files: readonly { path: string }[];
+}
+
+function asCase({ id, prompt, fileLine, state, reason, files, ...cost }: CheckedPicture): CaseImage {
+  const price = priceText(cost);
+  const message = price === "" ? reason : `${reason} (${price})`;
+  const error = state === "ok" ? null : { code: state, message };
+  return { id, prompt, fileLine, files: files.map((path) => ({ path })), error, notes: [], tookMs: null };
+}
+
+/** The prompts whose pictures are not right, in Markdown. */
+function checkMarkdown(pictures: readonly CheckedPicture[], title: string, summary: string): string {
+  const wrong = pictures.filter(({ state }) => state !== "ok");
+  const rows = wrong
+    .slice(0, MAX_FAILURES)
+    .map(({ id, state, reason, files, fileLine, ...cost }) =>
+      row([
+        id,
+        state,
+        reason,
+        priceText(cost),
+        files.join(", "),
+        fileLine === null ? "" : `${fileLine.file}:${fileLine.line}`,
+      ]),
+    );
+  return [
+    `### ${wrong.length === 0 ? "✅" : "⚠️"} ${cell(title)}: ${escapeMarkdown(summary)}`,
+    "",
+    ...(wrong.length === 0
+      ? []
+      : [
+          "| picture | state | why | costs | files | prompt |",
+          "|---|---|---|---|---|---|",
+          ...rows,
+          ...(wrong.length > MAX_FAILURES ? ["", `… and ${wrong.length - MAX_FAILURES} more.`] : []),
+          "",
+        ]),
+  ].join("\n");
+}
+
 /** The files into which a step of GitHub Actions writes its summary and outputs. Undefined where there is none. */
 interface ActionsFiles {
   summary: string | undefined;
@@ -110,7 +227,7 @@ function outputText(
 }
 
 /** Returns the failures as annotations, a line each, with file and line of the prompt. The last line counts the failures that are not shown. */
-function annotations({ images, failedCount, directory }: RunReport): string[] {
+function annotations({ images, failedCount, directory }: CaseReport): string[] {
   const shown = failedCount > MAX_ANNOTATIONS ? MAX_ANNOTATIONS - 1 : failedCount;
   const failed = images.filter((image) => image.error !== null).slice(0, shown);
   const lines = failed.map(({ id, error, fileLine }) =>
@@ -251,7 +368,7 @@ function escapeMarkdown(text: string): string {
  * Formats a run as JUnit XML: one suite with a test case for each image, so that CI systems list each failure with its
  * reason. It has every attribute and element that strict readers of the format require.
  */
-function toJunit(report: RunReport): string {
+function toJunit(report: CaseReport): string {
   const { images, failedCount, title } = report;
   const seconds = Math.max(0, Date.parse(report.endedAt) - Date.parse(report.startedAt)) / 1000;
   const counts = { tests: images.length, failures: failedCount, errors: 0, time: seconds.toFixed(3) };
@@ -283,7 +400,7 @@ function toJunit(report: RunReport): string {
   ].join("\n");
 }
 
-function propertiesOf({ model, batches, cost, paidNowMicroUsd, directory }: RunReport): [string, string][] {
+function propertiesOf({ model, batches, cost, paidNowMicroUsd, directory }: CaseReport): [string, string][] {
   return [
     ["directory", directory],
     ...(model === null ? [] : [["model", model] as [string, string]]),
@@ -303,8 +420,8 @@ function costsOf(cost: Cost, nowMicroUsd: number): [string, string][] {
 }
 
 function testCase(
-  { id, prompt, files, notes, error, tookMs }: ReportImage,
-  { title, directoryFromRoot }: RunReport,
+  { id, prompt, files, notes, error, tookMs }: CaseImage,
+  { title, directoryFromRoot }: CaseReport,
 ): string {
   const head = `    <testcase${attributes({ name: id, classname: title, time: ((tookMs ?? 0) / 1000).toFixed(3) })}>`;
   const said = [...(prompt === null ? [] : [prompt]), ...notes];

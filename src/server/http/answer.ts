@@ -14,17 +14,19 @@ import type { ApiDeps } from "../deps.ts";
 import { toServiceError } from "./errors.ts";
 
 /**
- * Returns the body of the answer to a real-time request. With an idempotency key, the response says whether it is that of an
+ * Returns the body of the answer to a real-time request. `nameOf`: the name that the caller's API has for a field of its vendor's,
+ * which the response names when it has no effect. With an idempotency key, the response says whether it is that of an
  * earlier request.
  */
 export async function answerOnce(
   { realtime, realtimeOffers }: Pick<ApiDeps, "realtime" | "realtimeOffers">,
   response: Response,
   request: Parameters<Realtime["answer"]>[0],
+  nameOf = (field: string) => field,
 ): Promise<Buffer> {
   const { verbatim, ignored = [] } = request.content;
   const first = realtimeOffers.first(request.model.id, needsOf([request.content]));
-  const names = [...ignored, ...(first === null ? [] : ignoredBy(first.provider, verbatim))];
+  const names = [...ignored, ...(first === null ? [] : ignoredBy(first.provider, verbatim)).map(nameOf)];
   if (names.length > 0) response.setHeader(IGNORED_HEADER, headerList(names));
   const answer = await realtime.answer(request);
   if (!response.headersSent) {

@@ -6,7 +6,7 @@ import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native
 import { PATHS } from "../../contract/routes.ts";
 import { contentFingerprint } from "../../domain/checked-content.ts";
 import { fileImagesOf } from "../../domain/files/uploads.ts";
-import { inputImageLimit, MAX_INPUT_IMAGES, type Misfit } from "../../domain/models.ts";
+import { inputImageLimit, MAX_INPUT_IMAGES, type UnmetNeed } from "../../domain/models.ts";
 import type { UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import { fieldsOf } from "../../kernel/json.ts";
@@ -279,7 +279,7 @@ function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
   };
 }
 
-const FIELDS: { [about in Misfit["about"]]?: string } = {
+const FIELDS: { [about in UnmetNeed["about"]]?: string } = {
   references: "contents",
   size: "generationConfig.imageConfig.imageSize",
   aspectRatio: "generationConfig.imageConfig.aspectRatio",
@@ -289,7 +289,7 @@ const FIELDS: { [about in Misfit["about"]]?: string } = {
   negativePrompt: "generationConfig.imageConfig.negativePrompt",
 };
 
-const fieldOf = (about: Misfit["about"]) => FIELDS[about] ?? about;
+const fieldOf = (about: UnmetNeed["about"]) => FIELDS[about] ?? about;
 
 /** What an upstream does not accept is somewhere in the contents, unless it says where. */
 function withField(error: unknown): never {

@@ -10,7 +10,7 @@ import type { Caller } from "../../domain/batches/create-batch.ts";
 import { type CheckedContent, type CheckedImage, contentFingerprint } from "../../domain/checked-content.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
 import { imageInMemory, type SentText, type SentTexts } from "../../domain/images/sent-image.ts";
-import { inputImageLimit, MAX_INPUT_IMAGES, type Misfit, type ModelEntry } from "../../domain/models.ts";
+import { inputImageLimit, MAX_INPUT_IMAGES, type ModelEntry, type UnmetNeed } from "../../domain/models.ts";
 import type { Transaction } from "../../domain/ports/stores.ts";
 import {
   conversationOf,
@@ -321,6 +321,9 @@ function ownPlace(
   return snake(ofImage.replace(/^generationConfig\.thinkingConfig\./, "generationConfig."));
 }
 
+/** The name of a field of `generateContent` here. */
+const nameOf = (field: string) => snake(field).replace(/\bthinking_config$/, "thinking_level");
+
 function renamed(error: unknown, placeOf: (param: string) => string): unknown {
   if (!(error instanceof ImgbatchError) || error.param === undefined) return error;
   const param = placeOf(error.param);
@@ -555,22 +558,27 @@ function createInteraction(deps: ApiDeps) {
             begun();
           },
         };
-        const work = answerOnce(deps, response, {
-          caller,
-          model,
-          content,
-          count: 1,
-          gone: isBackground ? stop.signal : gone,
-          key,
-          fingerprint: fingerprintOf(checked),
-          fieldOf: (about) => fieldOf(about, checked),
-          ...(checked.hasType && {
-            finish: (made) => finishImage(deps.converter, { content, quality: null }, made),
-          }),
-          render: ([made]) => renderInteraction(deps, kept, checked, beginning, made),
-          ...(isBackground && { begin }),
-          ...(isStored && { alongside: (tx) => kept.write(tx) }),
-        })
+        const work = answerOnce(
+          deps,
+          response,
+          {
+            caller,
+            model,
+            content,
+            count: 1,
+            gone: isBackground ? stop.signal : gone,
+            key,
+            fingerprint: fingerprintOf(checked),
+            fieldOf: (about) => fieldOf(about, checked),
+            ...(checked.hasType && {
+              finish: (made) => finishImage(deps.converter, { content, quality: null }, made),
+            }),
+            render: ([made]) => renderInteraction(deps, kept, checked, beginning, made),
+            ...(isBackground && { begin }),
+            ...(isStored && { alongside: (tx) => kept.write(tx) }),
+          },
+          nameOf,
+        )
           .catch(async (error) => {
             const shown = error instanceof ImgbatchError ? error : new ImgbatchError("INTERNAL_ERROR");
             if (isStored) await kept.fail(error, failedView(beginning, shown)).catch(() => {});
@@ -659,13 +667,13 @@ async function keptMessages(
   return result;
 }
 
-const PLACES: { [about in Misfit["about"]]?: string } = {
+const PLACES: { [about in UnmetNeed["about"]]?: string } = {
   references: "input",
   seed: "generation_config.seed",
   systemInstruction: "system_instruction",
 };
 
-function fieldOf(about: Misfit["about"], { format }: AskedInteraction): string {
+function fieldOf(about: UnmetNeed["about"], { format }: AskedInteraction): string {
   if (about === "size") return `${format}.image_size`;
   if (about === "aspectRatio") return `${format}.aspect_ratio`;
   return PLACES[about] ?? snake(about);

@@ -5,7 +5,7 @@ import { type OpenaiBody, openaiCode, openaiErrorBody, openaiSchemas } from "../
 import { PATHS, routes } from "../../contract/routes.ts";
 import { contentFingerprint } from "../../domain/checked-content.ts";
 import { findLinkedImage, linkImage } from "../../domain/files/uploads.ts";
-import type { Misfit } from "../../domain/models.ts";
+import type { UnmetNeed } from "../../domain/models.ts";
 import type { ImageConverter } from "../../domain/ports/image-inspector.ts";
 import type { ImageOptions, UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
 import type { Made } from "../../domain/realtime/make-image.ts";
@@ -303,9 +303,9 @@ export function withFinalStatus(error: unknown): never {
   throw new ImgbatchError("REALTIME_MAY_BE_PAID", message, { cause, param, mayBePaid: true });
 }
 
-const FIELDS: { [about in Misfit["about"]]?: string } = { references: "image", aspectRatio: "size" };
+const FIELDS: { [about in UnmetNeed["about"]]?: string } = { references: "image", aspectRatio: "size" };
 
-const fieldOf = (about: Misfit["about"]) => FIELDS[about] ?? about;
+const fieldOf = (about: UnmetNeed["about"]) => FIELDS[about] ?? about;
 
 function fingerprintOf({ model, content, ...rest }: AskedImages, isEdit: boolean): string {
   return contentFingerprint(`images ${JSON.stringify({ isEdit, ...rest })}`, model.id, content);

@@ -7,7 +7,7 @@ import type { Caller } from "../../domain/batches/create-batch.ts";
 import { contentFingerprint } from "../../domain/checked-content.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
 import { imageInMemory, receiveImage, type SentTexts } from "../../domain/images/sent-image.ts";
-import { inputImageLimit, type Misfit } from "../../domain/models.ts";
+import { inputImageLimit, type UnmetNeed } from "../../domain/models.ts";
 import {
   conversationOf,
   deleteInteraction,
@@ -556,7 +556,7 @@ function createResponse(deps: ApiDeps) {
   };
 }
 
-function fieldOf(about: Misfit["about"], tool: number): string {
+function fieldOf(about: UnmetNeed["about"], tool: number): string {
   if (about === "references") return "input";
   return `tools[${tool}].${about === "aspectRatio" ? "size" : about}`;
 }

@@ -38,7 +38,7 @@ export interface OpenStorage {
   warnings: SqlDatabase["warnings"];
   /** Throws `INVALID_CONFIG` for the bucket of another database. */
   refuseForeignBucket(): Promise<void>;
-  /** Begins to hear the notices of other processes; null where there are none. */
+  /** Begins to receive the notifications of other processes; null where there are none. */
   listen: ((onNotice: (text: string) => void) => Notices) | null;
   close(): Promise<void>;
 }
@@ -50,7 +50,7 @@ interface StorageOptions {
   /** See `openSqlite`. */
   onBroken?: ((cause: Error) => void) | undefined;
   /** See `openPostgres`. */
-  hurry?: AbortSignal;
+  stopping?: AbortSignal;
   isPatient?: boolean;
 }
 
@@ -138,12 +138,12 @@ export async function openDatabase(
   place: DatabasePlace,
   directory: string,
   clock: Clock,
-  { onBroken, hurry, isPatient }: Pick<StorageOptions, "onBroken" | "hurry" | "isPatient"> = {},
+  { onBroken, stopping, isPatient }: Pick<StorageOptions, "onBroken" | "stopping" | "isPatient"> = {},
 ): Promise<SqlDatabase> {
   if (place.kind === "sqlite") return openLocalDatabase(directory, clock, onBroken);
   const { openPostgres } = await import("../../storage/dialects/postgres.ts");
   try {
-    return await migrated(await openPostgres({ ...place, hurry, isPatient }, clock));
+    return await migrated(await openPostgres({ ...place, stopping, isPatient }, clock));
   } catch (error) {
     throw namedError(error, place.name);
   }

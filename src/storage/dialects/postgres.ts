@@ -372,7 +372,7 @@ const OLDEST_VERSION = 15;
  */
 const SILENCE_MS = 15_000;
 /** The same limit while the service stops. */
-const HURRIED_SILENCE_MS = 2000;
+const STOPPING_SILENCE_MS = 2000;
 
 /**
  * The times after which the server itself ends what hangs, so that its locks come free. Between two statements a
@@ -411,7 +411,7 @@ interface PostgresOptions {
   /** How many connections there are at most. Default: the driver's, 10. */
   connections?: number | undefined;
   /** Once it is aborted, nothing waits any more for a server that is away. Default: never. */
-  hurry?: AbortSignal | undefined;
+  stopping?: AbortSignal | undefined;
   /** Statements may take as long as they need, as when everything is read. Default: false. */
   isPatient?: boolean | undefined;
 }
@@ -423,15 +423,15 @@ interface PostgresOptions {
  * refuses, and `INVALID_CONFIG` for one that cannot be used.
  */
 export async function openPostgres(
-  { url, connections, hurry, isPatient = false }: PostgresOptions,
+  { url, connections, stopping, isPatient = false }: PostgresOptions,
   clock: Clock,
 ): Promise<SqlDatabase> {
   const connection = connectionOf(url);
-  const { pool, close } = openPool({ ...connection, max: connections }, isPatient, hurry);
+  const { pool, close } = openPool({ ...connection, max: connections }, isPatient, stopping);
   const time = databaseClock(clock);
   const limits = `${LIMITS}${isPatient ? "0" : "'10s'"}`;
   const warnings = isOpenToOthers(connection) ? [PLAIN_TEXT] : [];
-  const again = <T>(attempt: () => Promise<T>) => repeated(clock, attempt, hurry);
+  const again = <T>(attempt: () => Promise<T>) => repeated(clock, attempt, stopping);
   /** Runs work in a transaction that sees the database as it was at one moment. */
   const snapshot = <T>(work: (session: SqlSession) => Promise<T>) =>
     again(() =>
@@ -479,7 +479,7 @@ export async function openPostgres(
 function openPool(
   place: PoolConfig,
   isPatient: boolean,
-  hurry: AbortSignal | undefined,
+  stopping: AbortSignal | undefined,
 ): { pool: Pool; close: () => Promise<void> } {
   const types: CustomTypesConfig = {
     getTypeParser: (oid: number, format?: "text" | "binary") =>
@@ -505,9 +505,9 @@ function openPool(
       for (const [client, timer] of before)
         if (busy.get(client) === timer) client.connection.stream.destroy();
     };
-    setTimeout(end, HURRIED_SILENCE_MS).unref();
+    setTimeout(end, STOPPING_SILENCE_MS).unref();
   };
-  hurry?.addEventListener("abort", endInFlight, { once: true });
+  stopping?.addEventListener("abort", endInFlight, { once: true });
   // Without a listener, a connection that breaks while it is idle would end the process. A query that runs on it gets
   // the error itself.
   pool.on("error", () => {});
@@ -518,7 +518,7 @@ function openPool(
     if (isPatient) return;
     const query = client.query.bind(client) as (statement: QueryConfig) => Promise<QueryResult>;
     const limited = async (statement: QueryConfig) => {
-      const timer = setTimeout(() => endSilent(client), hurry?.aborted ? HURRIED_SILENCE_MS : SILENCE_MS);
+      const timer = setTimeout(() => endSilent(client), stopping?.aborted ? STOPPING_SILENCE_MS : SILENCE_MS);
       busy.set(client, timer);
       try {
         return await query(statement);
@@ -596,7 +596,7 @@ function cannotUse(error: unknown): ImgbatchError {
 async function repeated<T>(
   clock: Clock,
   attempt: () => Promise<T>,
-  hurry: AbortSignal | undefined,
+  stopping: AbortSignal | undefined,
 ): Promise<T> {
   let lostAtMs: number | null = null;
   let conflicts = 0;
@@ -605,13 +605,13 @@ async function repeated<T>(
       return await attempt();
     } catch (error) {
       if (conflicts++ < repeatsAfter(error)) {
-        await clock.sleep(backoffMs(conflicts, CONFLICT_PAUSE, Math.random), hurry).catch(() => {});
+        await clock.sleep(backoffMs(conflicts, CONFLICT_PAUSE, Math.random), stopping).catch(() => {});
         continue;
       }
       lostAtMs ??= clock.monotonicMs();
-      const isOver = hurry?.aborted || clock.monotonicMs() - lostAtMs >= GIVE_UP_MS;
+      const isOver = stopping?.aborted || clock.monotonicMs() - lostAtMs >= GIVE_UP_MS;
       if (!isConnectionLost(error) || isOver) throw notStoredInPostgres(error);
-      await clock.sleep(pauseMs, hurry).catch(() => {});
+      await clock.sleep(pauseMs, stopping).catch(() => {});
       pauseMs = Math.min(2 * pauseMs, 1000);
     }
   }

@@ -1,6 +1,6 @@
 import type { Waiting } from "../../contract/waiting.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
-import type { Block, Ticket } from "../../domain/health/provider-health.ts";
+import type { Block, Permit } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingFor } from "../../domain/health/waiting.ts";
 import { identityOf, isPaid, mayBePaidTwice, type Offer } from "../../domain/models.ts";
 import { type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
@@ -29,7 +29,7 @@ interface ItemBatch {
 /** The items that are to be claimed of a batch for a provider: one for each permission to ask it. */
 interface Plan extends Pick<ItemBatch, "batch"> {
   offer: Offer<ItemProvider>;
-  tickets: Ticket[];
+  permits: Permit[];
   which: Parameters<Repositories["items"]["claim"]>[1]["which"];
 }
 
@@ -76,7 +76,7 @@ export class Turns {
       }
       return plans;
     } catch (error) {
-      for (const { tickets } of plans) for (const ticket of tickets) ticket.dropped();
+      for (const { permits } of plans) for (const permit of permits) permit.dropped();
       throw error;
     }
   }
@@ -119,14 +119,14 @@ export class Turns {
       if (!isFirst && batch.status === "queued") break;
       const left = free.get(provider);
       if (left === undefined || without.has(offer)) continue;
-      const ticket = health.begin(provider, offer.executedModel);
-      if (!ticket) continue;
+      const permit = health.begin(provider, offer.executedModel);
+      if (!permit) continue;
       if (left > 1) free.set(provider, left - 1);
       else free.delete(provider);
       const which = available.length === 1 ? "any" : isFirst ? "not-failed-here" : "failed-elsewhere";
       const plan = plans.find((each) => each.offer === offer);
-      if (plan) plan.tickets.push(ticket);
-      else plans.push({ batch, offer, which, tickets: [ticket] });
+      if (plan) plan.permits.push(permit);
+      else plans.push({ batch, offer, which, permits: [permit] });
       return true;
     }
     return false;
@@ -295,12 +295,12 @@ export class ItemPool implements WorkerPool {
     } finally {
       for (const plan of plans) {
         const items = claimed.get(plan) ?? [];
-        if (items.length < plan.tickets.length) without.add(plan.offer);
-        for (const [at, ticket] of plan.tickets.entries()) {
+        if (items.length < plan.permits.length) without.add(plan.offer);
+        for (const [at, permit] of plan.permits.entries()) {
           const item = items[at];
           // Cancelled since the claim: the item has failed with its batch.
-          if (item && this.#turns.knows(item.batchId)) this.#start(plan, ticket, item, startedAt);
-          else ticket.dropped();
+          if (item && this.#turns.knows(item.batchId)) this.#start(plan, permit, item, startedAt);
+          else permit.dropped();
         }
       }
     }
@@ -327,7 +327,7 @@ export class ItemPool implements WorkerPool {
           upstream: identityOf(provider),
           isPaid: mayBePaidTwice(provider),
         };
-        const which = { which: plan.which, limit: plan.tickets.length };
+        const which = { which: plan.which, limit: plan.permits.length };
         const items = await tx.items.claim(id, { ...claim, ...asked, ...which });
         claimed.set(
           plan,
@@ -393,12 +393,12 @@ export class ItemPool implements WorkerPool {
   // Make, record, next.
 
   /** `startedAt`: when its claim began, by `performance.now()`. */
-  #start({ batch, offer, which }: Plan, ticket: Ticket, item: LeasedItem, startedAt: number): void {
+  #start({ batch, offer, which }: Plan, permit: Permit, item: LeasedItem, startedAt: number): void {
     const controller = new AbortController();
     const facts = { state: "waiting", isSent: false, bytes: 0 } as const;
     // An item that may not change its provider any more stays with the last one.
     const hasOther = which !== "any" && item.switches < MOST_SWITCHES;
-    const request: ItemRequest = { batch, item, offer, ticket, controller, hasOther, ...facts };
+    const request: ItemRequest = { batch, item, offer, permit, controller, hasOther, ...facts };
     this.#inFlight.add(request);
     const ids = { "imgbatch.batch.id": batch.id, "imgbatch.item.id": item.id };
     const claimAndRun = async () => {
@@ -441,9 +441,9 @@ export class ItemPool implements WorkerPool {
   }
 
   /** Whether an item may still be sent: much can happen between its claim and its request. */
-  #maySend({ batch, offer, ticket }: ItemRequest): boolean {
+  #maySend({ batch, offer, permit }: ItemRequest): boolean {
     if (!this.#events.mayBegin(batch.id)) return false;
-    return ticket.isProbe || !this.#deps.health.blockOf(offer.provider, offer.executedModel);
+    return permit.isProbe || !this.#deps.health.blockOf(offer.provider, offer.executedModel);
   }
 
   /**

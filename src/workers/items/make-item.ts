@@ -19,7 +19,7 @@ import {
   type UpstreamUsage,
 } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord, LeasedItem, MaybePaid, ReferenceRecord } from "../../domain/records.ts";
-import { aside, backoffMs } from "../../kernel/pacing.ts";
+import { backoffMs, yieldToEventLoop } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { buildImageRequest, inspectOutput } from "../image-request.ts";
 import { slotsOf } from "../provider-slots.ts";
@@ -104,7 +104,7 @@ async function ask(
   { maySend, onAnswered }: Gates,
   release: () => void,
 ): Promise<GeneratedImages> {
-  const { batch, item, offer, ticket, controller } = request;
+  const { batch, item, offer, permit, controller } = request;
   const { signal } = controller;
   const moveTo = (state: "unsent" | "sent") => {
     if (maySend()) request.state = state;
@@ -141,7 +141,7 @@ async function ask(
   } catch (error) {
     // The next request may have the slot at once. It must not go to a provider that begins to pause.
     const isFailure = error instanceof ProviderError && !signal.aborted;
-    if (isFailure) void ticket.failed(error, String(item.id));
+    if (isFailure) void permit.failed(error, String(item.id));
     throw error;
   }
 }
@@ -204,7 +204,7 @@ async function inspected(
   { onAnswered }: Gates,
 ): Promise<GeneratedImages<MadeImage>> {
   onAnswered(output.images.reduce((sum, { length }) => sum + length, 0));
-  await aside();
+  await yieldToEventLoop();
   try {
     return await inspectOutput(deps, offer, item, output);
   } catch (error) {
@@ -227,12 +227,12 @@ const MAX_ATTEMPTS = 3;
  * - `unknown`: an image may have been made and paid. What follows is `WorkerDeps.unknownOutcome`: nothing, or one more
  *   request, and the item is marked.
  */
-function itemRule({ turn: { offer, ticket }, error, meaning }: FailedTurn): "again" | "counted" | "unknown" {
+function itemRule({ turn: { offer, permit }, error, meaning }: FailedTurn): "again" | "counted" | "unknown" {
   if (meaning === "final") return "counted";
   if (meaning === "task") return "again";
   if (meaning === "lost" && mayBePaidTwice(offer.provider)) return "unknown";
   const isCounted = error.trouble === "failing" || error.trouble === "ambiguous";
-  return isCounted && !ticket.isProbe ? "counted" : "again";
+  return isCounted && !permit.isProbe ? "counted" : "again";
 }
 
 async function recordFailure(

@@ -1,6 +1,6 @@
 import type PQueue from "p-queue";
 import { addUsage, failItem, failLeased, finishItem } from "../../domain/batches/finish-item.ts";
-import { EVERY_MODEL, type Ticket } from "../../domain/health/provider-health.ts";
+import { EVERY_MODEL, type Permit } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
 import { failItemsOf } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/models.ts";
@@ -238,17 +238,17 @@ async function upload(run: JobRun, job: UpstreamJobRecord): Promise<JobEvent> {
   const { deps, provider, jobId, model, signal, uploads } = run;
   const items = await buildItems(run);
   if (items.length === 0) return { type: "nothingToUpload" };
-  const ticket = deps.health.begin(provider, model);
-  if (ticket === null) return { type: "blocked", block: deps.health.blockOf(provider, model) };
+  const permit = deps.health.begin(provider, model);
+  if (permit === null) return { type: "blocked", block: deps.health.blockOf(provider, model) };
   try {
     // The upstream may have forgotten it.
     if (job.input !== null) await provider.discard(job.input, signal).catch(() => {});
     const input = await uploads.add(() => provider.upload(jobId, items, signal));
-    ticket.succeeded();
+    permit.succeeded();
     return { type: "uploaded", input, hasReferences: hasAny(items[0]) };
   } catch (error) {
-    if (error instanceof ProviderError) ticket.failed(error, jobId);
-    else ticket.dropped();
+    if (error instanceof ProviderError) permit.failed(error, jobId);
+    else permit.dropped();
     if (!(error instanceof ProviderError)) throw error;
     return failed(run, error);
   }
@@ -314,8 +314,8 @@ async function failUnbuilt({ deps, batch, jobId }: JobRun, item: ItemRecord, err
  */
 async function create(run: JobRun, job: UpstreamJobRecord): Promise<JobEvent | null> {
   const { deps, provider, model, signal } = run;
-  const ticket = deps.health.begin(provider, model);
-  if (ticket === null) return { type: "blocked", block: deps.health.blockOf(provider, model) };
+  const permit = deps.health.begin(provider, model);
+  if (permit === null) return { type: "blocked", block: deps.health.blockOf(provider, model) };
   const before = { creates: job.creates, sentAtMs: job.sentAtMs };
   let action: JobAction | undefined;
   try {
@@ -324,13 +324,13 @@ async function create(run: JobRun, job: UpstreamJobRecord): Promise<JobEvent | n
     if (deps.ending.aborted) await unlessAborted(new Promise<never>(() => {}), signal);
     action = (await apply(run, { type: "mayCreate" }, { closes: false }))?.action;
   } catch (error) {
-    ticket.dropped();
+    permit.dropped();
     // Nothing was sent. With the mark, nobody would know that for a long time.
     if (StorageUnavailable.mayHaveHappened(error)) await takeBack(run, before);
     throw error;
   }
-  if (action?.do === "send") return send(run, job, before, ticket);
-  ticket.dropped();
+  if (action?.do === "send") return send(run, job, before, permit);
+  permit.dropped();
   return action === undefined || action.do === "rest" ? null : { type: "due" };
 }
 
@@ -341,21 +341,21 @@ async function send(
   run: JobRun,
   { input, hasReferences }: UpstreamJobRecord,
   before: BeforeCreate,
-  ticket: Ticket,
+  permit: Permit,
 ): Promise<JobEvent> {
   const { deps, provider, jobId, model } = run;
   run.isCreating = true;
   try {
     const job = { jobId, model, input: input ?? "", hasReferences };
     const name = await provider.create(job, run.abandoned);
-    ticket.succeeded();
+    permit.succeeded();
     return { type: "created", name };
   } catch (error) {
     if (!(error instanceof ProviderError)) {
-      ticket.dropped();
+      permit.dropped();
       return { type: "createLost", why: String(error) };
     }
-    ticket.failed(error, jobId);
+    permit.failed(error, jobId);
     return { type: "createFailed", before, error, block: deps.health.blockOf(provider, model) };
   } finally {
     run.isCreating = false;
@@ -447,9 +447,9 @@ async function poll(run: JobRun, job: UpstreamJobRecord): Promise<JobEvent> {
     signal.throwIfAborted();
     if (!(error instanceof ProviderError)) throw error;
     noteRefusal();
-    const ticket = deps.health.begin(provider, EVERY_MODEL);
-    if (error.trouble === null) ticket?.dropped();
-    else ticket?.failed(error, "polling a job");
+    const permit = deps.health.begin(provider, EVERY_MODEL);
+    if (error.trouble === null) permit?.dropped();
+    else permit?.failed(error, "polling a job");
     deps.log.debug("a job could not be polled; trying again", { job: jobId, error: error.message });
     return { type: "failed", error, block: null };
   }

@@ -63,10 +63,10 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
     return item as LeasedItem;
   };
   const record = async (item: LeasedItem, outcome: GeneratedImages | ProviderError) => {
-    const ticket = { isProbe: false, succeeded: () => {}, failed: () => {}, dropped: () => {} };
+    const permit = { isProbe: false, succeeded: () => {}, failed: () => {}, dropped: () => {} };
     const controller = new AbortController();
     const facts = { state: "answered", isSent: true, hasOther: false, bytes: 0 } as const;
-    const request = { ...facts, batch: own, item, offer, ticket, controller };
+    const request = { ...facts, batch: own, item, offer, permit, controller };
     const asked = await askInTurn(deps, [request], {
       id: String(item.id),
       signal: controller.signal,

@@ -1,0 +1,181 @@
+import { dirname, resolve } from "node:path";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { readActionsEnvironment } from "../../environment.ts";
+import { shellWord } from "../../kernel/command-line.ts";
+import { formatUsd, microsToNumber } from "../../kernel/money.ts";
+import { counted } from "../../kernel/text.ts";
+import { formatProblem } from "../../prompts/problems.ts";
+import {
+  compareLock,
+  countStates,
+  type Lock,
+  type LockCounts,
+  type LockedLine,
+  type LockState,
+  readLock,
+  requireOwnStems,
+} from "../../runs/lock.ts";
+import { STDIN } from "../../runs/plan/prompt-files.ts";
+import { type CheckedPicture, priceText, writeCheckReports } from "../../runs/reports/write-reports.ts";
+import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { checkedPicture, lockedWords, readLocked } from "../locks.ts";
+import { pathOption } from "../options.ts";
+import { nextCommand } from "../output/next-step.ts";
+import { readReportPaths, requireReportPaths } from "../output/reports.ts";
+
+export const command: CommandDetails = {
+  arguments: [{ name: "<file...>", description: "prompt files that have lock files beside them" }],
+  options: [
+    {
+      flags: "--root <dir>",
+      description: "the files may lie anywhere below this directory",
+      default: "that of the lock file",
+    },
+    { flags: "--junit <file>", description: "write JUnit XML with a test case for each prompt" },
+    {
+      flags: "--markdown <file>",
+      description: "write a Markdown summary of what is not right, with what it costs",
+    },
+  ],
+  examples: [
+    "imgbatch check prompts.jsonl",
+    "imgbatch check prompts.jsonl icons.csv --json",
+    "imgbatch check prompts.jsonl --junit check.xml --markdown check.md",
+  ],
+  notes: [
+    "Needs no network, key, service, data directory or directory of a run: it reads the prompts with their reference images, the lock file beside them (prompts.lock) and the files that it names, and writes nothing but reports.",
+    "ok: the picture is that of its prompt. stale: the prompt, an option or a reference has changed. missing: it has no picture, or the file does not exist. altered: the file was changed by hand. unused: no prompt has this entry of the lock file.",
+  ],
+  exits: ["someFailed", "conflict", "saving"],
+  run,
+};
+
+/** A prompt file with its lock file, compared. */
+interface CheckedFile {
+  file: string;
+  lock: Lock | null;
+  lines: LockedLine[];
+}
+
+/** `imgbatch check`: proves that the pictures in a repository are those of their prompts, and says what is not right and its price. */
+async function run(context: CommandContext): Promise<CommandResult> {
+  const { arguments: files, options, cwd, clock, signal, output } = context;
+  if (files.includes(STDIN))
+    throw new ImgbatchError("USAGE", "Standard input has no lock file: name a prompt file.");
+  await requireReportPaths(options, cwd);
+  requireOwnStems(files);
+  const typed = pathOption(options, "root");
+  const root = typed === undefined ? undefined : resolve(cwd, typed);
+  const checked: CheckedFile[] = [];
+  for (const file of new Set(files)) {
+    signal.throwIfAborted();
+    const path = resolve(cwd, file);
+    const from = dirname(path);
+    const lock = await readLock(path, cwd, root);
+    const flags = lock?.head.flags ?? {};
+    const prompts = await readLocked(context, file, { flags, cwd, from, root: lock?.root ?? root ?? from });
+    checked.push({ file, lock, lines: await compareLock(lock, prompts, signal) });
+  }
+  const found = checked.flatMap(({ file, lock, lines }) =>
+    lines.map((line) => checkedPicture(cwd, file, line, lock)),
+  );
+  const totals = totalsOf(found);
+  await writeCheckReports(found, {
+    title: files.join(", "),
+    at: new Date(clock.nowMs()).toISOString(),
+    summary: summaryOf(totals),
+    ...readReportPaths(context),
+    actions: readActionsEnvironment(),
+    say: output.note,
+    annotate: output.annotate,
+  });
+  return describe(context, checked, found, totals);
+}
+
+interface Totals {
+  counts: LockCounts;
+  /** Null where the price of a picture is not known. */
+  costMicroUsd: number | null;
+  undecided: number;
+}
+
+function totalsOf(found: readonly CheckedPicture[]): Totals {
+  const costs = found.map((line) => line.costMicroUsd);
+  return {
+    counts: countStates(found),
+    costMicroUsd: costs.includes(null) ? null : costs.reduce((sum: number, cost) => sum + (cost ?? 0), 0),
+    undecided: found.filter(({ isUndecided }) => isUndecided).length,
+  };
+}
+
+/** `58 ok, 1 stale, 1 missing; to make them costs about $0.08`. */
+function summaryOf({ counts, costMicroUsd, undecided }: Totals): string {
+  const parts = Object.entries(counts).filter(([state, count]) => count > 0 || state === "ok");
+  const said = parts.map(([state, count]) => `${count} ${state}`).join(", ");
+  const cost =
+    counts.stale + counts.missing === 0
+      ? ""
+      : costMicroUsd === null
+        ? "; what it costs to make them is not known here"
+        : costMicroUsd === 0
+          ? "; nothing has to be paid"
+          : `; to make them costs about ${formatUsd(costMicroUsd, "limit")}`;
+  const open =
+    undecided === 0
+      ? ""
+      : `; of ${counted(undecided, "prompt")} the first picture is used, since none is chosen`;
+  return `${said}${cost}${open}`;
+}
+
+function describe(
+  context: CommandContext,
+  checked: readonly CheckedFile[],
+  found: readonly CheckedPicture[],
+  totals: Totals,
+): CommandResult {
+  const { counts, costMicroUsd: cost, undecided } = totals;
+  const wrong = found.filter(({ state }) => state !== "ok");
+  const isOk = wrong.length === 0;
+  const altered = wrong.filter(({ state }) => state === "altered").flatMap(({ files }) => files);
+  if (altered.length > 0)
+    context.output.note(
+      `to take files from the repository: git checkout -- ${altered.map(shellWord).join(" ")}`,
+    );
+  return {
+    exitCode: isOk ? EXIT_CODES.ok.code : EXIT_CODES.someFailed.code,
+    json: {
+      counts,
+      lines: found.map(({ id, file, fileLine, state, reason, files, costMicroUsd }) => ({
+        id,
+        file,
+        line: fileLine?.line ?? null,
+        state,
+        ...(reason === "" ? {} : { reason }),
+        files,
+        cost: costMicroUsd === null ? null : microsToNumber(costMicroUsd),
+      })),
+      missing_cost: cost === null ? null : microsToNumber(cost),
+      undecided,
+    },
+    lines: [
+      ...wrong.map(({ id, file, fileLine, state, reason, ...cost }) => {
+        const price = priceText(cost);
+        const message = `${state}: ${reason}${price === "" ? "" : ` (${price})`}`;
+        return formatProblem({ file, line: fileLine?.line ?? null, field: id, message });
+      }),
+      summaryOf(totals),
+    ],
+    next: nextOf(context, checked),
+  };
+}
+
+/** The command that makes what is stale or missing, and removes what is unused, of the first prompt file that needs it. */
+function nextOf({ cwd }: CommandContext, checked: readonly CheckedFile[]): string | null {
+  for (const { file, lock, lines } of checked) {
+    const isIn = (...states: LockState[]) => lines.some(({ state }) => states.includes(state));
+    if (!isIn("stale", "missing", "unused")) continue;
+    const update = isIn("stale", "unused") ? [{ flag: "--update" } as const] : [];
+    return nextCommand({}, "submit", file, ...lockedWords(lock, cwd), ...update);
+  }
+  return null;
+}

@@ -1,0 +1,513 @@
+import { dirname, join, relative, resolve, sep } from "node:path";
+import { ImgbatchError } from "../contract/errors.ts";
+import {
+  IMAGE_MIME_TYPES,
+  type ImageMimeType,
+  SIZE_TIERS,
+  type SizeTier,
+  tierOf,
+} from "../contract/image-formats.ts";
+import { WIDEST_LIMITS } from "../contract/limits.ts";
+import { readActionsEnvironment } from "../environment.ts";
+import { shellWord } from "../kernel/command-line.ts";
+import { shownPath } from "../kernel/files.ts";
+import { canonicalJson } from "../kernel/json.ts";
+import { formatUsd, multiplyToMicros, numberToMicros } from "../kernel/money.ts";
+import { counted } from "../kernel/text.ts";
+import { FORMAT_NAMES } from "../prompts/lines.ts";
+import { formatProblem } from "../prompts/problems.ts";
+import { findPreset, modelFacts, priceOf } from "../providers/catalogue/catalogue.ts";
+import { readResults } from "../runs/directory/results.ts";
+import {
+  compareLock,
+  entriesOfRun,
+  type Lock,
+  type LockEntry,
+  type LockedLine,
+  type LockFlags,
+  type LockPrompt,
+  lockKeyOf,
+  lockPathFlag,
+  lockPathOf,
+  placeOf,
+  readLock,
+  removeUnused,
+  requireOwnStems,
+  writeLock,
+} from "../runs/lock.ts";
+import { assignIds } from "../runs/plan/plan.ts";
+import { type PromptItem, readPromptFiles, STDIN } from "../runs/plan/prompt-files.ts";
+import { textOf } from "../runs/plan/spool.ts";
+import { type CheckedPicture, writeCheckReports } from "../runs/reports/write-reports.ts";
+import type { CommandContext, CommandResult } from "./command.ts";
+import { loadReferences, readItemOptions, readVariableRules } from "./commands/input-options.ts";
+import type { readSubmitOptions } from "./commands/submit-options.ts";
+import * as read from "./options.ts";
+import { commandAgain, commandWith, type Flag } from "./output/next-step.ts";
+import { readReportPaths } from "./output/reports.ts";
+
+/*
+ * What the commands know of lock files besides their format: the flags that shape the pictures, the prompts as their entries see
+ * them, and what pictures cost, without asking a service.
+ */
+
+/** The options of `submit` that shape the pictures of a prompt file. */
+const SHAPING: readonly string[] = [
+  ...["model", "format", "aspectRatio", "size", "quality", "background", "seed", "negativePrompt"],
+  ...["mimeType", "count", "prompt", "promptColumn", "idColumn", "var", "images", "reference"],
+];
+/** Of these, the ones whose values are paths. */
+const PATHS: readonly string[] = ["images", "reference"];
+
+interface LockPlace {
+  cwd: string;
+  /** The directory of the lock file. */
+  from: string;
+  /** All paths lie below this directory. */
+  root: string;
+}
+
+/** Returns the typed flags that shape the pictures, as a lock file has them. Throws `USAGE` for a path that leads out of `root`. */
+function lockFlagsOf(options: read.TypedOptions, place: LockPlace): LockFlags {
+  const flags: Record<string, string | string[]> = {};
+  for (const name of SHAPING) {
+    const { [name]: value } = options;
+    const flag = read.flagOf(name);
+    const move = (text: string) => movedFlag(name, text, (path) => lockPathFlag(flag, path, place));
+    if (Array.isArray(value) && value.length > 0) flags[flag] = value.map(String).map(move);
+    else if (typeof value === "string") flags[flag] = move(value);
+  }
+  return flags;
+}
+
+/** Changes the path in the value of a flag, as in `--images photos` and `--var season=@seasons.txt`. */
+function movedFlag(name: string, text: string, move: (path: string) => string): string {
+  if (PATHS.includes(name)) return move(text);
+  const [, head = "", path] = /^([^=]*=@)([^@].*)$/s.exec(text) ?? [];
+  return name !== "var" || path === undefined ? text : `${head}${move(path)}`;
+}
+
+const camel = (flag: string) => flag.slice(2).replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
+
+/** Returns the flags of a lock file as options that were typed in its directory. */
+function typedOf(flags: LockFlags): read.TypedOptions {
+  return Object.fromEntries(Object.entries(flags).map(([flag, value]) => [camel(flag), value]));
+}
+
+/** Returns the flags of a lock file as words of a command line that is typed in `cwd`. */
+export function lockedWords(lock: Lock | null, cwd: string): (string | Flag)[] {
+  const from = relative(cwd, dirname(lock?.path ?? cwd));
+  const words = Object.entries(lock?.head.flags ?? {}).flatMap(([flag, value]) =>
+    [value].flat().map((text) => {
+      const moved = movedFlag(camel(flag), text, (path) => join(from, path).replaceAll(sep, "/"));
+      return [{ flag: flag as Flag["flag"] }, moved];
+    }),
+  );
+  return words.flat();
+}
+
+/**
+ * Reads a prompt file with the flags of its lock file, as the command did that made its pictures. Asks no service, and reads nothing
+ * outside of `root`. Throws `INVALID_INPUT` with all problems.
+ */
+export async function readLocked(
+  context: Pick<CommandContext, "output" | "signal" | "stdin">,
+  file: string,
+  { flags, ...place }: LockPlace & { flags: LockFlags },
+): Promise<LockPrompt[]> {
+  const { from, root, cwd } = place;
+  const options = typedOf(flags);
+  const typed = { options, cwd: from, root, output: context.output };
+  const items = await readPromptFiles([{ name: file, cwd, stdin: () => context.stdin() }], {
+    limits: WIDEST_LIMITS,
+    defaultCount: read.wholeOption(options, "count", { min: 1, max: WIDEST_LIMITS.outputCountPerItem }) ?? 1,
+    format: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
+    root,
+    ...(await readVariableRules(typed)),
+    shared: await loadReferences(options, "reference", from),
+    options: readItemOptions(options),
+  });
+  return lockPromptsOf(items, read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES));
+}
+
+/** Returns prompts as their entries see them. `mimeType`: the type of all pictures. */
+function lockPromptsOf(items: readonly PromptItem[], mimeType: ImageMimeType = "image/png"): LockPrompt[] {
+  const named = assignIds(items);
+  return items.map((item, i) => ({
+    id: item.customId,
+    shownId: named[i]?.customId ?? "",
+    key: lockKeyOf(item, mimeType),
+    fileLine: item.fileLine,
+    files: [],
+    item,
+  }));
+}
+
+/**
+ * Returns what it costs to bring a line in order where its originals are not here, in micro-dollars. 0 for what needs no new
+ * picture; null where nobody knows.
+ */
+function costOfLine(line: LockedLine, lock: Lock | null): number | null {
+  const { state, isMade } = line;
+  const isFree = state === "ok" || state === "altered" || (state === "stale" && isMade);
+  return isFree ? 0 : priceOfLine(line, lock);
+}
+
+/**
+ * Returns what it costs to make the pictures of a line, in micro-dollars: by the catalogue, else as much as pictures of the same model
+ * have cost. Null where nobody knows.
+ */
+function priceOfLine({ prompt, line }: LockedLine, lock: Lock | null): number | null {
+  if (prompt === null) return 0;
+  const entries = lock?.lines.map(({ entry }) => entry) ?? [];
+  const { "--model": typed } = lock?.head.flags ?? {};
+  const { item } = prompt;
+  const model = item.model ?? (typeof typed === "string" ? typed : null) ?? line?.entry.made_by.model ?? null;
+  const isAlike = ({ made_by: { model: other } }: LockEntry) => model === null || other === model;
+  const like = line !== null && isAlike(line.entry) ? line.entry : entries.findLast(isAlike);
+  if (like === undefined) return null;
+  if (like.play_money) return 0;
+  const each = listPrice(like, item) ?? paidFor(like);
+  return each === null ? null : each * item.outputCount;
+}
+
+function listPrice(
+  { made_by: { provider = "", model } }: LockEntry,
+  { size, quality }: PromptItem,
+): number | null {
+  const preset = findPreset(provider);
+  const facts = preset && model !== null ? modelFacts(preset.name, model) : null;
+  if (preset === undefined || facts === null) return null;
+  if (preset.provider.free) return 0;
+  const tier: SizeTier =
+    size === undefined
+      ? "1K"
+      : tierOf(
+          size,
+          SIZE_TIERS.filter((each) => facts.sizes.includes(each)),
+        );
+  const usd = priceOf(facts, { size: tier, quality });
+  const share = preset.isOfJobs ? facts.jobPrice : 1;
+  return usd === null || share == null ? null : multiplyToMicros([usd, share]);
+}
+
+function paidFor({ cost, originals }: LockEntry): number | null {
+  return cost === null ? null : Math.round(numberToMicros(cost) / originals.length);
+}
+
+/** Returns a line of a lock file for reports. `file`: the prompt file as typed. Paths lead from the working directory on. */
+export function checkedPicture(
+  cwd: string,
+  file: string,
+  line: LockedLine,
+  lock: Lock | null = null,
+): CheckedPicture {
+  const { prompt, line: found, state, reason } = line;
+  const entry = found?.entry ?? null;
+  const files = (prompt?.files ?? entry?.files ?? []).map(({ path }) => path);
+  const from = dirname(resolve(cwd, file));
+  const chosen = entry?.choice === undefined && files.length > 0;
+  return {
+    id: prompt?.shownId ?? entry?.id ?? files[0] ?? `line ${found?.number} of the lock file`,
+    prompt: prompt === null ? null : textOf(prompt.item.prompt),
+    fileLine: prompt?.fileLine ?? null,
+    file,
+    state,
+    reason,
+    files: files.map((path) => shownPath(cwd, resolve(from, path)).replaceAll(sep, "/")),
+    costMicroUsd: costOfLine(line, lock),
+    isUndecided: chosen && (entry?.originals.length ?? 0) > 1,
+  };
+}
+
+type SubmitOptions = Pick<
+  ReturnType<typeof readSubmitOptions>,
+  | "dir"
+  | "shownDir"
+  | "mimeType"
+  | "model"
+  | "explicitKey"
+  | "isNew"
+  | "isUpdate"
+  | "isExpanded"
+  | "isLocked"
+  | "includesLost"
+>;
+
+/** A prompt file of a run with its lock file. */
+interface FileLock {
+  /** As typed. */
+  file: string;
+  /** Absolute. */
+  path: string;
+  lock: Lock | null;
+  flags: LockFlags;
+  lines: LockedLine[];
+}
+
+/** The lock files of a run, and what they leave to do. */
+export interface RunLocks {
+  files: readonly FileLock[];
+  /** The prompts of the run: those to make, and those whose pictures are in its directory. The others are done. */
+  items: readonly PromptItem[];
+  /** Whether all pictures are as the lock files say: nobody has to be asked. */
+  isWhole: boolean;
+  /** The prompts to make, each as `placeOf` identifies it. */
+  wanted: ReadonlySet<string>;
+}
+
+/**
+ * Reads the lock files of the prompts of a run, and decides which prompts are made. Null where no prompt file has or gets one. Throws
+ * `LOCK_CONFLICT` for a file that cannot be used, `PROMPTS_CHANGED` for changed prompts without `--update`, and `ORIGINALS_MISSING` for
+ * lost pictures without `--include-lost`; both with what it costs to make them.
+ */
+export async function openLocks(
+  context: CommandContext,
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+): Promise<RunLocks | null> {
+  const { dir, isNew, isExpanded, isUpdate, includesLost } = options;
+  const named = [...new Set(context.arguments)].filter((name) => name !== STDIN);
+  const files = (await Promise.all(named.map((file) => openLock(context, options, file, items)))).flatMap(
+    (each) => each ?? [],
+  );
+  if (files.length === 0) return null;
+  requireOwnStems(files.map(({ file }) => file));
+  const results = await readResults(dir);
+  const originals = new Set(results.flatMap((line) => line.files.map(({ sha256 }) => sha256)));
+  const found = await entriesOfRun(dir, promptsIn(files));
+  const isHere = ({ prompt, line, isMade, reason }: LockedLine) => {
+    const entry = prompt === null ? undefined : found.get(prompt);
+    if (reason === OTHER_MODEL) return entry?.made_by.model === options.model;
+    const isKept = isMade && line?.entry.originals.every((hash) => originals.has(hash)) === true;
+    return entry !== undefined || isKept;
+  };
+  for (const file of files)
+    file.lines = file.lines.map((line) => (isHere(line) ? line : withoutPicture(line)));
+  const lines = files.flatMap((file) => file.lines);
+  const left = lines.filter((line) => line.state !== "ok" && line.prompt !== null);
+  const changed = left.filter((line) => line.line !== null && !line.isMade && !isHere(line));
+  const lost = left.filter((line) => line.isMade && !isHere(line));
+  const isPlain = !isNew && !isExpanded && options.explicitKey === null;
+  if (isPlain) {
+    if (!isUpdate) requireUnchanged(context, files, changed);
+    const isAgreed = ({ state }: LockedLine) => includesLost || (isUpdate && state === "stale");
+    requireOriginals(
+      context,
+      files,
+      lost.filter((line) => !isAgreed(line)),
+    );
+  }
+  const kept = new Set(
+    lines.filter((line) => line.state !== "ok" || isHere(line)).map(({ prompt }) => prompt?.item),
+  );
+  return {
+    files,
+    items: isPlain ? items.filter((item) => kept.has(item) || !isLockedItem(files, item)) : items,
+    isWhole: isPlain && left.length === 0 && items.every((item) => isLockedItem(files, item)),
+    wanted: new Set(
+      left
+        .filter((line) => isUpdate || !changed.includes(line))
+        .flatMap(({ prompt }) =>
+          prompt === null ? [] : [placeOf(prompt.fileLine, prompt.item.variant?.values)],
+        ),
+    ),
+  };
+}
+
+/** The picture of a prompt without files is in the directory of the run, or nowhere. */
+function withoutPicture(line: LockedLine): LockedLine {
+  const isMissing = line.state === "ok" && line.prompt?.files.length === 0;
+  return isMissing ? { ...line, state: "missing", reason: "its picture is not here" } : line;
+}
+
+const promptsIn = (files: readonly FileLock[]) =>
+  files.flatMap(({ lines }) => lines.flatMap(({ prompt }) => prompt ?? []));
+
+const isLockedItem = (files: readonly FileLock[], { fileLine }: PromptItem) =>
+  files.some(({ file }) => file === fileLine.file);
+
+async function openLock(
+  context: CommandContext,
+  { isLocked, mimeType, model }: SubmitOptions,
+  file: string,
+  items: readonly PromptItem[],
+): Promise<FileLock | null> {
+  const { cwd, options, signal } = context;
+  const path = resolve(cwd, file);
+  const lock = await readLock(path, cwd);
+  if (lock === null && !isLocked) return null;
+  const from = dirname(path);
+  const typed = lockFlagsOf(options, { cwd, from, root: lock?.root ?? from });
+  const prompts = lockPromptsOf(
+    items.filter(({ fileLine }) => fileLine.file === file),
+    mimeType,
+  );
+  const lines = await compareLock(lock, prompts, signal);
+  const { "--model": before } = lock?.head.flags ?? {};
+  // Without a typed model, that of before stays.
+  const flags = model === null && before !== undefined ? { ...typed, "--model": before } : typed;
+  const isOther = ({ prompt, line }: LockedLine) =>
+    model !== null &&
+    model !== before &&
+    prompt?.item.model === undefined &&
+    line?.entry.made_by.model !== model;
+  const asked = lines.map((line) =>
+    line.isMade && isOther(line)
+      ? { ...line, state: "stale" as const, reason: OTHER_MODEL, isMade: false }
+      : line,
+  );
+  return { file, path, lock, flags, lines: asked };
+}
+
+const OTHER_MODEL = "another model made it";
+
+/** Throws `PROMPTS_CHANGED` for prompts that changed since their pictures were made, and for flags that are others now. */
+function requireUnchanged(
+  { typed, cwd }: CommandContext,
+  files: readonly FileLock[],
+  changed: readonly LockedLine[],
+): void {
+  const others = files.filter(({ lock, flags, lines }) => {
+    const isOther = lock !== null && canonicalJson(lock.head.flags) !== canonicalJson({ ...flags });
+    return isOther && lines.some(({ state }) => state !== "ok");
+  });
+  const affected = others.flatMap(({ lines }) =>
+    lines.filter(({ line, prompt, state }) => line && prompt && state !== "ok"),
+  );
+  const all = [...new Set([...changed, ...affected])];
+  if (all.length === 0) return;
+  const { price, details } = pricedLines(files, all);
+  const has = all.length === 1 ? "has" : "have";
+  const message = `${counted(all.length, "prompt")} ${has} changed since the pictures of ${lockNames(cwd, files)} were made. Nothing was sent.`;
+  const [other] = others;
+  const before = other === undefined ? [] : [`with the flags of before: ${beforeCommand(other, typed, cwd)}`];
+  const update = `to make what has changed${price}: ${commandAgain(typed, "--update")}`;
+  throw new ImgbatchError("PROMPTS_CHANGED", message, { details, advice: [update, ...before].join("\n") });
+}
+
+/** The command as typed, with the flags of a lock file in place of its own. */
+function beforeCommand({ lock, flags }: FileLock, typed: readonly string[], cwd: string): string {
+  const names = Object.keys({ ...lock?.head.flags, ...flags });
+  const now = Object.fromEntries(names.map((name) => [name, undefined]));
+  return `${commandWith(typed, now)}${lockedWords(lock, cwd)
+    .map((word) => ` ${typeof word === "string" ? shellWord(word) : word.flag}`)
+    .join("")}`;
+}
+
+/** Throws `ORIGINALS_MISSING` for pictures that cannot be had for free. */
+function requireOriginals(
+  { typed, cwd }: CommandContext,
+  files: readonly FileLock[],
+  lost: readonly LockedLine[],
+): void {
+  if (lost.length === 0) return;
+  const { price, details } = pricedLines(files, lost);
+  const are = lost.length === 1 ? "is" : "are";
+  const message = `${counted(lost.length, "picture")} of ${lockNames(cwd, files)} ${are} not as the lock says, and what ${lost.length === 1 ? "it was" : "they were"} made from is not here. Nothing was sent.`;
+  const paths = lost.flatMap(({ line }) => line?.entry.files?.map(({ path }) => path) ?? []);
+  const checkout = paths.length === 0 ? [] : ["the files may be in the repository: git checkout -- FILE"];
+  const again = `to make ${lost.length === 1 ? "it" : "them"} again${price}: ${commandAgain(typed, "--include-lost")}`;
+  throw new ImgbatchError("ORIGINALS_MISSING", message, { details, advice: [...checkout, again].join("\n") });
+}
+
+const lockNames = (cwd: string, files: readonly FileLock[]) =>
+  files.map(({ path }) => shownPath(cwd, lockPathOf(path))).join(", ");
+
+/** Describes lines with what each costs, and all of them. */
+function pricedLines(
+  files: readonly FileLock[],
+  lines: readonly LockedLine[],
+): { price: string; details: string[] } {
+  const lockOf = (line: LockedLine) => files.find((file) => file.lines.includes(line))?.lock ?? null;
+  const costs = lines.map((line) => priceOfLine(line, lockOf(line)));
+  const details = lines.slice(0, MOST_LISTED).map(({ prompt, reason }) =>
+    formatProblem({
+      file: prompt?.fileLine.file ?? "",
+      line: prompt?.fileLine.line ?? null,
+      field: prompt?.shownId ?? null,
+      message: reason,
+    }),
+  );
+  const more = lines.length - details.length;
+  const sum = costs.reduce((total: number, cost) => total + (cost ?? 0), 0);
+  const price = costs.includes(null)
+    ? ""
+    : sum === 0
+      ? " (free of charge)"
+      : ` (about ${formatUsd(sum, "limit")})`;
+  return { price, details: more > 0 ? [...details, `and ${more} more`] : details };
+}
+
+const MOST_LISTED = 20;
+
+/**
+ * Writes the lock files of a run after its end: the entries of what is here now. With `isUpdate`, entries without a prompt go, and
+ * their files with them, unless these were changed by hand. Returns the names of the lock files.
+ */
+export async function writeLocks(
+  { cwd, output }: CommandContext,
+  { dir, isUpdate }: Pick<SubmitOptions, "dir" | "isUpdate">,
+  { files }: RunLocks,
+): Promise<string[]> {
+  const found = await entriesOfRun(dir, promptsIn(files));
+  for (const { path, lock, lines, flags } of files) {
+    const isDone = new Set(
+      lines
+        .filter(({ state, prompt }) => state === "ok" && prompt?.files.length !== 0)
+        .map(({ prompt }) => prompt),
+    );
+    const made = new Map([...found].filter(([prompt]) => !isDone.has(prompt)));
+    await writeLock(path, lock, { lines, made, flags, keepsUnused: !isUpdate });
+    if (isUpdate && lock !== null)
+      for (const removed of await removeUnused(lock, lines))
+        output.note(`removed ${shownPath(cwd, removed)}: its prompt is gone`);
+  }
+  return files.map(({ path }) => shownPath(cwd, lockPathOf(path)));
+}
+
+/** Describes a run whose pictures are all as its lock files say, and writes its reports. */
+export async function describeLocked(
+  context: CommandContext,
+  { shownDir, dryRun, locks: { files } }: { shownDir: string; dryRun: boolean; locks: RunLocks },
+): Promise<CommandResult> {
+  const { cwd, output, clock } = context;
+  const names = lockNames(cwd, files);
+  const prompts = promptsIn(files);
+  const summary = `${counted(prompts.length, "prompt")}: the pictures are as ${names} ${files.length === 1 ? "says" : "say"}`;
+  const pictures = files.flatMap(({ file, lines }) => lines.map((line) => checkedPicture(cwd, file, line)));
+  await writeCheckReports(
+    pictures.filter(({ state }) => state !== "unused"),
+    {
+      title: files.map(({ file }) => file).join(", "),
+      at: new Date(clock.nowMs()).toISOString(),
+      summary,
+      ...readReportPaths(context),
+      actions: readActionsEnvironment(),
+      say: output.note,
+      annotate: output.annotate,
+    },
+  );
+  const unused = pictures.length - prompts.length;
+  const update = unused === 0 ? null : commandAgain(context.typed, "--update");
+  if (unused > 0)
+    output.note(
+      `${counted(unused, "entry", "entries")} of ${names} ${unused === 1 ? "has" : "have"} no prompt`,
+    );
+  output.note(`${summary}; nothing was asked or paid`);
+  const images = prompts.reduce((sum, { item }) => sum + item.outputCount, 0);
+  const counts = { total: images, success: images, failed: 0, unknown: 0, missing: 0 };
+  const money = dryRun ? { dry_run: true, image_count: 0, estimated_cost: 0, max_cost: 0 } : { paid_now: 0 };
+  return {
+    json: {
+      directory: shownDir,
+      replayed: true,
+      counts,
+      fetched_count: 0,
+      ...money,
+      locks: names.split(", "),
+    },
+    lines: files.map(({ path }) => shownPath(cwd, lockPathOf(path))),
+    next: update,
+  };
+}
