@@ -1,3 +1,5 @@
+// One file, since each step of the command needs the plan: from the prompts to the batches, found or made, to the pictures here.
+
 import { timeLimit } from "../../client/poll.ts";
 import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
@@ -28,7 +30,7 @@ import { assignIds, type Chunk, type Plan, planRun, type RunRequest } from "../.
 import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/prompt-files.ts";
 import { isMadeAgain, planRetry } from "../../runs/plan/retry.ts";
 import { fitItems, reportMisfits, settleItems } from "../../runs/plan/settle-items.ts";
-import { adoptShapes, chooseShapes } from "../../runs/plan/shape-items.ts";
+import { adoptShapes, shapeItems } from "../../runs/plan/shape-items.ts";
 import { describeChanges } from "../../runs/plan/update.ts";
 import {
   askedIn,
@@ -374,12 +376,11 @@ async function planBefore(
   const name = options.name ?? request.task_name;
   const model = firstModel(items, options.model, request.model) ?? request.model;
   const { default_qualities: qualities = {}, origins = {} } = request;
-  const settle = (given: readonly PromptItem[]) =>
-    settleItems(given, model, (item) => qualities[item.model ?? model] ?? null);
-  const shaped = await adoptShapes(options.dir, items, (item) => settle([item])[0] ?? item);
-  // Only the service knows which shapes their models take.
+  const qualityOf = (item: PromptItem) => qualities[item.model ?? model] ?? null;
+  const shaped = await adoptShapes(options.dir, items, model, qualityOf);
+  // Only the service knows which shapes the models take.
   if (shaped.open.size > 0) return null;
-  const settled = settle(shaped.items);
+  const settled = settleItems(shaped.items, model, qualityOf);
   // Without an upstream, nothing else is named than what made it.
   const from = { origins, isReal: named.isReal || request.images === "real" };
   const planned = [false, true].map((shares) =>
@@ -405,11 +406,9 @@ async function submit(
   const models = await chooseModels(service.http, items, wanted, signal);
   const rules = rulesOf(options, models);
   const { limits } = rules;
-  const qualityOf = (item: PromptItem) => models.of(item).options?.defaultQuality ?? null;
-  const settle = (item: PromptItem) => settleItems([item], models.first.id, qualityOf)[0] ?? item;
-  const known = await adoptShapes(options.isNew ? null : options.dir, items, settle);
-  const { isStrict } = options;
-  const settled = fitItems(chooseShapes(known, models, { isStrict, note: reporter.note }), models, rules);
+  const how = { isStrict: options.isStrict, note: reporter.note };
+  const shaped = await shapeItems(options.isNew ? null : options.dir, items, models, how);
+  const settled = fitItems(shaped, models, rules);
   if (options.isExpanded) return describeExpanded(context, items, models.first.id);
   const defaultQualities = Object.fromEntries(
     [models.first, ...items.map(models.of)].flatMap(({ id, options }) =>

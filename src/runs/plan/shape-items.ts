@@ -22,6 +22,7 @@ import { type InputLine, readRunInput } from "../directory/input.ts";
 import { readResults } from "../directory/results.ts";
 import type { ChosenModel, RunModels } from "./choose-model.ts";
 import type { PromptItem } from "./prompt-files.ts";
+import { settleItems } from "./settle-items.ts";
 import { contentOfItem, contentOfLine } from "./update.ts";
 
 /*
@@ -39,12 +40,14 @@ interface ShapedItems {
 
 /**
  * Gives items the shapes that the run in a directory has asked for, where its pictures have enough pixels for the files as they are
- * now: then no picture is made again. `dir`: null for a run that makes all anew. `settle` returns an item as a run's input has it.
+ * now: then no picture is made again. `dir`: null for a run that makes all anew. `first` is the model of
+ * items that name none, `qualityOf` the default quality of the model of an item.
  */
 export async function adoptShapes(
   dir: string | null,
   items: readonly PromptItem[],
-  settle: (item: PromptItem) => PromptItem,
+  first: string,
+  qualityOf: (item: PromptItem) => string | null,
 ): Promise<ShapedItems> {
   const following = items.filter(followsFiles);
   if (dir === null || following.length === 0) return { items: [...items], open: new Set(following) };
@@ -67,7 +70,9 @@ export async function adoptShapes(
   const adopted = items.map((item) => {
     const { files, size: typed, ...plain } = item;
     if (files === undefined || !followsFiles(item)) return item;
-    const lines = known.get(contentOfItem(settle(plain))) ?? [];
+    const lines = settleItems([plain], first, qualityOf).flatMap(
+      (settled) => known.get(contentOfItem(settled)) ?? [],
+    );
     const isOwn = ({ custom_id: id }: InputLine) => id === item.customId;
     const line = [...lines.filter(isOwn), ...lines].find(
       (each) => (typed === undefined || (each.size ?? "1K") === typed) && isEnough(each, files),
@@ -85,6 +90,17 @@ export async function adoptShapes(
     };
   });
   return { items: adopted, open };
+}
+
+/** Gives items their shapes: those of the run in a directory, as `adoptShapes` does, else chosen ones, as `chooseShapes` does. */
+export async function shapeItems(
+  dir: string | null,
+  items: readonly PromptItem[],
+  models: RunModels,
+  how: { isStrict: boolean; note: (remark: string) => void },
+): Promise<PromptItem[]> {
+  const qualityOf = (item: PromptItem) => models.of(item).options?.defaultQuality ?? null;
+  return chooseShapes(await adoptShapes(dir, items, models.first.id, qualityOf), models, how);
 }
 
 /** Whether the shape of an item follows from its files. */
@@ -106,9 +122,9 @@ function isCovered(size: SizePx, wanted: readonly WantedFile[]): boolean {
  * Gives the `open` items the shapes that their models are asked for: of those that cover all files of the line the cheapest, then
  * the one of which the first file cuts least away, then the one of the fewest pixels; at a model that takes all sizes by a rule,
  * the shape of the file itself. Where none covers the files, the largest is asked for, and `note` says so. Throws `INVALID_INPUT`
- * instead if the rules are strict, as for other items with too few pixels.
+ * instead if `isStrict`, as for other items with too few pixels.
  */
-export function chooseShapes(
+function chooseShapes(
   { items, open }: ShapedItems,
   models: RunModels,
   { isStrict, note }: { isStrict: boolean; note: (remark: string) => void },

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { RATIOS } from "../../../src/contract/image-formats.ts";
 import type { RunModels } from "../../../src/runs/plan/choose-model.ts";
 import type { PromptItem } from "../../../src/runs/plan/prompt-files.ts";
-import { adoptShapes, chooseShapes } from "../../../src/runs/plan/shape-items.ts";
+import { shapeItems } from "../../../src/runs/plan/shape-items.ts";
 
 /** A model that is asked for a ratio and a size, with these prices. */
 function modelsWith(prices: Readonly<Record<string, number>>): RunModels {
@@ -27,11 +27,8 @@ function itemOf(pixels: string, more: Partial<PromptItem> = {}): PromptItem {
 
 async function shapeOf(item: PromptItem, prices: Readonly<Record<string, number>>) {
   const notes: string[] = [];
-  const known = await adoptShapes(null, [item], (each) => each);
-  const [shaped] = chooseShapes(known, modelsWith(prices), {
-    isStrict: false,
-    note: (text) => notes.push(text),
-  });
+  const how = { isStrict: false, note: (text: string) => void notes.push(text) };
+  const [shaped] = await shapeItems(null, [item], modelsWith(prices), how);
   return [shaped?.size ?? null, shaped?.aspectRatio ?? null, notes.length];
 }
 
