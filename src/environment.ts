@@ -130,3 +130,44 @@ export function beginTraces(mostMs: number, env: NodeJS.ProcessEnv = process.env
   env.OTEL_EXPORTER_OTLP_TRACES_TIMEOUT = String(asked > 0 && asked < mostMs ? asked : mostMs);
   return true;
 }
+
+/**
+ * The variables through which programs find the service: those of imgbatch, and those that the SDKs of OpenAI and Google
+ * Gemini read. `NO_PROXY` excludes the service from a proxy. Undefined is for those that would lead Google's SDK elsewhere:
+ * with two keys it warns, and with Vertex AI it takes another address.
+ */
+export function serviceVariables(
+  service: { url: string; apiKey: string; dataDirectory: string },
+  proxyExceptions: string | undefined,
+): Record<string, string | undefined> {
+  const { url, apiKey, dataDirectory } = service;
+  const { hostname } = new URL(url);
+  const except = [...(proxyExceptions ?? "").split(","), hostname].filter((host) => host !== "").join(",");
+  return {
+    IMGBATCH_BASE_URL: url,
+    IMGBATCH_API_KEY: apiKey,
+    IMGBATCH_DATA: dataDirectory,
+    OPENAI_BASE_URL: `${url}/v1`,
+    OPENAI_API_KEY: apiKey,
+    GOOGLE_GEMINI_BASE_URL: url,
+    GEMINI_API_KEY: apiKey,
+    GOOGLE_API_KEY: undefined,
+    GOOGLE_GENAI_USE_VERTEXAI: undefined,
+    GOOGLE_GENAI_USE_ENTERPRISE: undefined,
+    NO_PROXY: except,
+    no_proxy: except,
+  };
+}
+
+/** Sets variables of this process; undefined removes one. Returns a function that brings back what was there before. */
+export function putVariables(variables: Readonly<Record<string, string | undefined>>): () => void {
+  const before = Object.keys(variables).map((name) => [name, process.env[name]] as const);
+  const put = (entries: Iterable<readonly [string, string | undefined]>) => {
+    for (const [name, value] of entries) {
+      if (value === undefined) delete process.env[name];
+      else process.env[name] = value;
+    }
+  };
+  put(Object.entries(variables));
+  return () => put(before);
+}

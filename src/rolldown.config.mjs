@@ -51,4 +51,10 @@ export default defineConfig([
     input: { view: "src/dashboard/show.tsx" },
     output: { ...output, entryFileNames: "[name].mjs", chunkFileNames: "[name]-[hash].mjs" },
   },
+  // Apart from the program, so that a file of tests loads nothing else.
+  {
+    ...common,
+    input: { "test-service": "src/library/test-service.ts" },
+    output: { ...output, format: "cjs", entryFileNames: "[name].cjs" },
+  },
 ]);

@@ -1,7 +1,7 @@
 import type { ExitName } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { RunReporter } from "../runs/directory/run-service.ts";
-import type { ServiceConnection, ServiceNeeds } from "./connect/connection.ts";
+import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import type { GlobalOptions, OptionSpec } from "./options.ts";
 
 /** Loads the code of the live view, which only a terminal needs. */
@@ -43,8 +43,8 @@ export interface CommandContext {
    */
   ask: ((question: string, signal: AbortSignal) => Promise<string>) | null;
   loadView: LoadView;
-  /** Finds or starts the service; the signal (default: the command's) stops that. Close an embedded one at the end. */
-  connect(needs: ServiceNeeds, signal?: AbortSignal): Promise<ServiceConnection>;
+  /** Finds or starts the service; the signal (default: the command's) stops that. The caller stops the service at the end. */
+  connect(needs: ServiceNeeds, signal?: AbortSignal): Promise<ConnectedService>;
 }
 
 /** What an agent may spend. */

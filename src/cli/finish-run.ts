@@ -1,8 +1,7 @@
-import { join } from "node:path";
 import type { Batch } from "../client/answers.ts";
 import { timeLimit } from "../client/poll.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
-import { EXIT_CODES, errorEntry, ImgbatchError } from "../contract/errors.ts";
+import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../contract/errors.ts";
 import { DIFFERS } from "../contract/image-formats.ts";
 import { isRefusalCode } from "../contract/statuses.ts";
 import { shellWord } from "../kernel/command-line.ts";
@@ -19,41 +18,36 @@ import {
 } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
-import {
-  collectRun,
-  EarlyImages,
-  type EarlyOptions,
-  NOT_REMADE,
-  type RunOutcome,
-} from "../runs/collect-run.ts";
+import { type DirectOutcome, NOT_REMADE, type RunOutcome } from "../runs/collect-run.ts";
 import { makeFiles } from "../runs/derived-files.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
-import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
+import { refreshLocks } from "../runs/lock.ts";
 import { notRemade, remakeFlags } from "../runs/plan/retry.ts";
 import { GALLERY_FILE } from "../runs/reports/gallery.ts";
 import type { EndedImage } from "../runs/reports/run-report.ts";
-import type { Submissions } from "../runs/send.ts";
+import type { StartedRun, Submissions } from "../runs/send.ts";
 import { type Allowance, countImages, judgeMissing, stands } from "../runs/standing.ts";
-import { awaitBatches } from "../runs/wait.ts";
+import { inBatches, type SoFar, savingEarly, type Transport } from "../runs/transport.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import { withService } from "./connect/connect.ts";
 import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
-import { pollInterval, stoppable } from "./interruption.ts";
+import { pollInterval, stoppable, stopReason } from "./interruption.ts";
+import type { RunLocks } from "./locks.ts";
 import { flagOption } from "./options.ts";
-import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
-import { ALL_HERE, remakeCommand, unknownNote } from "./output/next-step.ts";
+import { batchProblems, type Judgement, judgeBatches, judgeFailed } from "./output/batches.ts";
+import { exitCodeOf, originLines } from "./output/finish.ts";
+import { ALL_HERE, nextCommand, remakeCommand, unknownNote } from "./output/next-step.ts";
 import { fetchAgain, SheetSoFar, writeRunReports } from "./output/reports.ts";
-import { type EndedSteps, nextOfRun } from "./output/run-steps.ts";
+import { type EndedSteps, nextOfRun, remakeElsewhere } from "./output/run-steps.ts";
 import type { Target } from "./targets.ts";
 
-interface RunToFetch extends Omit<EndedRun, "outcome">, Pick<Parameters<typeof collectRun>[0], "early"> {
+/** How a run is made to end, and what is told of it. */
+interface RunToEnd extends Omit<EndedRun, "outcome" | "state" | "replayed" | "found"> {
   dir: string;
-  batches: readonly Batch[];
-  keepZip: boolean;
-  /** See `CollectOptions`. */
-  isForgiving?: boolean;
+  /** See `EndedRun`. Default: what `send` finds. */
+  replayed?: boolean | null;
 }
 
 type StopOptions = Parameters<typeof stoppable>[2];
@@ -89,110 +83,95 @@ export async function workInRun(
   }
 }
 
-/** Waits until the batches of a run have ended, fetches their images, writes the reports, and returns the result. */
-export async function finishRun(
-  context: CommandContext,
+/** Returns the transport of a run whose images are made in batches. */
+export function batchesOf(
+  { clock, output: reporter, signal, beganMs }: CommandContext,
   service: ConnectedService,
-  { intervalMs: typedMs, ...run }: RunToFetch & { intervalMs: number | undefined },
+  { intervalMs, ...run }: BatchRun & { intervalMs: number | undefined },
+  send: Transport["send"],
+): Transport {
+  const typed = { ...run, intervalMs: pollInterval(intervalMs, service, reporter) };
+  return inBatches({ ...typed, service, clock, reporter, signal, beganMs }, send);
+}
+
+type BatchRun = Pick<Parameters<typeof inBatches>[0], "dir" | "shownDir" | "keepZip" | "isForgiving">;
+
+/**
+ * Makes the images of a run: asks for those that are missing, waits until nothing is under way, and shows meanwhile what is
+ * saved; fetches the rest, writes the reports, and returns the result.
+ */
+export async function makeRun(
+  context: CommandContext,
+  service: Pick<ConnectedService, "noteDrawings">,
+  transport: Transport,
+  run: RunToEnd,
 ): Promise<CommandResult> {
-  const { signal, clock, output: reporter } = context;
-  const { state } = run;
-  const intervalMs = pollInterval(typedMs, service, reporter);
-  if (run.batches.some(({ isDone }) => !isDone)) service.noteDrawings();
-  const retries = new Set(retryIds(state));
-  const superseded = new Map(
-    state.batches.map(({ id, round }) => [id ?? "", supersededIn(state, round).size]),
-  );
-  const waiting = { service, clock, random: Math.random, intervalMs, signal, reporter, retries, superseded };
-  const wait = (onLook?: (states: readonly Batch[]) => void) =>
-    awaitBatches(run.batches, { ...waiting, onLook });
-  const ended = run.keepZip
-    ? { batches: await wait() }
-    : await savingEarly(context, service, [{ ...run, isLocked: true }], wait);
-  return fetchRun(context, service, { ...run, ...ended });
-}
-
-interface RunUnderWay {
-  dir: string;
-  shownDir: string;
-  state: RunState;
-  /** See `EarlyImages`. */
-  isLocked: boolean;
-}
-
-/** The runs of a command that only waits for them. */
-export function runsUnderWay(targets: readonly Target[]): RunUnderWay[] {
-  return targets.flatMap(({ argument, run }) =>
-    run === null ? [] : [{ ...run, shownDir: argument, isLocked: false }],
-  );
+  const started = await transport.send();
+  if (started.batches.some(({ isDone }) => !isDone)) service.noteDrawings();
+  const sheet = new SheetSoFar(context, run);
+  const done = await transport.untilDone(started, (soFar) => sheet.show(soFar)).finally(() => sheet.end());
+  const outcome = await transport.fetch(done);
+  // `withService` replaces a service that ended with its command, and runs this work again.
+  if (outcome.direct?.stop?.code === "SERVICE_GONE") throw outcome.direct.stop;
+  return describeFinished(context, { ...started, ...run, outcome });
 }
 
 /**
- * Waits for batches with `wait`, and meanwhile saves their images in the directories of their runs. Returns the batches, and
- * the ids of the images that are saved.
+ * Waits for the batches of some targets with `wait`. Meanwhile saves their images in the directories of their runs, and shows
+ * them in the contact sheets.
  */
-export async function savingEarly(
+export async function savingEarlyOf(
   context: CommandContext,
   service: ConnectedService,
-  runs: readonly RunUnderWay[],
-  wait: (onLook: (states: readonly Batch[]) => void) => Promise<Batch[]>,
-): Promise<{ batches: Batch[]; early: ReadonlySet<string> }> {
-  const { signal, clock, output: reporter } = context;
-  const savers = runs.map((run) => {
-    const { state } = run;
-    const sheet = new SheetSoFar(context, run);
-    const onSaved: EarlyOptions["onSaved"] = (lines, input) => sheet.show({ state, lines, input });
-    const images = new EarlyImages({ ...run, service, clock, reporter, signal, onSaved });
-    return { ...run, sheet, images, ids: new Set(state.batches.map(({ id }) => id)) };
+  targets: readonly Target[],
+  wait: Parameters<typeof savingEarly>[2],
+): Promise<Batch[]> {
+  const { clock, output: reporter, signal } = context;
+  const runs = targets.flatMap(({ argument: shownDir, run }) => {
+    if (run === null) return [];
+    const sheet = new SheetSoFar(context, { ...run, shownDir });
+    const onSaved = (soFar: SoFar) => sheet.show(soFar);
+    return { ...run, shownDir, isLocked: false, onSaved, sheet };
   });
-  const onLook = (states: readonly Batch[]) => {
-    for (const { ids, images } of savers) images.notice(states.filter(({ id }) => ids.has(id)));
-  };
-  const early = new Set<string>();
   try {
-    const batches = await wait(onLook);
-    for (const { images, sheet } of savers) {
-      for (const id of await images.end()) early.add(id);
-      await sheet.end();
-    }
-    return { batches, early };
-  } catch (error) {
-    for (const { images, sheet, shownDir, isLocked } of savers) {
-      const { size } = await images.leave();
-      await sheet.end();
-      if (isLocked && size > 0) {
-        const page = shellWord(join(shownDir, GALLERY_FILE));
-        reporter.note(`${counted(size, "image")} on disk so far: ${page}`);
-      }
-    }
-    throw error;
+    return (await savingEarly({ service, clock, reporter, signal }, runs, wait)).batches;
+  } finally {
+    for (const { sheet } of runs) await sheet.end();
   }
 }
 
-/** Fetches the images of ended batches, writes the reports, and returns the result. */
-export async function fetchRun(
+/** Describes batches that were made and go on. */
+export function describeDetached(
   context: CommandContext,
-  service: ConnectedService,
-  run: RunToFetch,
-): Promise<CommandResult> {
-  const { signal, clock, output: reporter } = context;
-  return describeFinished(context, {
-    ...run,
-    outcome: await collectRun({ ...run, service, clock, reporter, signal, beganMs: context.beganMs }),
-  });
+  { shownDir }: { shownDir: string },
+  started: StartedRun,
+): CommandResult {
+  const { batches, replayed } = started;
+  context.output.settle();
+  return {
+    json: {
+      directory: shownDir,
+      detached: true,
+      replayed,
+      batches: batches.map((batch) => batch.raw),
+    },
+    lines: batches.map((batch) => batch.id),
+    next: nextCommand(context.global, "wait", shownDir),
+  };
 }
 
-/** Writes the reports of a run, and returns the result. */
+/** Writes the reports of a run, unless it was interrupted, and returns the result. */
 export async function describeFinished(context: CommandContext, run: EndedRun): Promise<CommandResult> {
   const { state, shownDir } = run;
   context.output.settle();
+  const { direct, paidNowMicroUsd } = run.outcome;
   const files = await filesOf(context, run);
   const outcome = files === null ? run.outcome : { ...run.outcome, lines: files.lines };
-  const { model: usual, task_name: name = null } = state.request ?? {};
-  const model = [...new Set(state.batches.flatMap((batch) => batch.model ?? usual ?? []))].join(", ") || null;
-  const advice = canRetry(run) ? fetchAgain(outcome, shownDir) : { retryCommand: null };
-  const { paidNowMicroUsd } = outcome;
-  await writeRunReports(context, { outcome, shownDir, model, name, paidNowMicroUsd, ...advice });
+  const { task_name: name = null } = state.request ?? {};
+  const model = modelsOf(state).join(", ") || null;
+  const money = direct === undefined ? { paidNowMicroUsd } : { cost: direct.isPlay ? FREE : null };
+  const facts = { outcome, shownDir, model, name, ...money, ...retryOf({ ...run, outcome }) };
+  if (stopReason(direct?.stop) === null) await writeRunReports(context, facts);
   const result = describeRun(context, { ...run, outcome });
   return files === null ? result : withFiles(context, result, files);
 }
@@ -201,16 +180,20 @@ type Files = NonNullable<Awaited<ReturnType<typeof makeFiles>>>;
 
 /** Makes the files that the lines of a run want of its images; null if they want none. */
 async function filesOf(
-  { options, signal }: CommandContext,
-  { outcome: { dir, lines }, shownDir }: EndedRun,
+  { options, signal, cwd }: CommandContext,
+  { outcome: { dir, lines }, shownDir, locks }: EndedRun,
 ): Promise<Files | null> {
   const [force, isStrict] = [flagOption(options, "force"), flagOption(options, "strict")];
-  return makeFiles({ dir, lines, force, isStrict, signal }).catch((error: unknown) => {
+  try {
+    const files = await makeFiles({ dir, lines, force, isStrict, isKnown: locks?.isKnown, signal });
+    if (files !== null && locks === undefined) await refreshLocks(dir, cwd);
+    return files;
+  } catch (error) {
     if (!(error instanceof ImgbatchError) || error.code !== "SAVE_FAILED") throw error;
     const { code, message, cause } = error;
     const advice = `all images are in ${shellWord(shownDir)}; run the same command again: it makes the files and pays nothing`;
     throw new ImgbatchError(code, message, { cause, advice });
-  });
+  }
 }
 
 /** Says which files were made of the images of a run, and which were not. */
@@ -246,6 +229,28 @@ function listed(names: readonly string[]): string {
   return `${names.slice(0, SHOWN_FAILURES).join(", ")}${names.length > SHOWN_FAILURES ? ", …" : ""}`;
 }
 
+/** What earlier commands of a run without batches have paid is not known. Drawings are always free. */
+const FREE: Cost = { micros: 0, isPlay: true };
+
+function modelsOf({ batches, request, model }: RunState): string[] {
+  return [
+    ...new Set([
+      ...(model === undefined ? [] : [model]),
+      ...batches.flatMap((batch) => batch.model ?? request?.model ?? []),
+    ]),
+  ];
+}
+
+/** The command that reports show for the images that are not here. Default: `imgbatch retry`; null: none. */
+function retryOf(run: EndedRun): { retryCommand?: string | null } {
+  const { outcome, shownDir } = run;
+  if (outcome.direct === undefined)
+    return canRetry(run) ? fetchAgain(outcome, shownDir) : { retryCommand: null };
+  if (outcome.direct.stop !== null) return { retryCommand: null };
+  if (outcome.hasRetry) return { retryCommand: remakeElsewhere(stepsOf(run)) };
+  return { retryCommand: null, ...fetchAgain(outcome, shownDir) };
+}
+
 /** Whether `imgbatch retry` knows the prompts. */
 const canRetry = ({ state }: Pick<EndedRun, "state">) => state.request !== null;
 
@@ -257,6 +262,8 @@ interface EndedRun {
   /** The batches, by id, that the command found. Default: it paid for none. */
   found?: ReadonlyMap<string, Batch>;
   shownDir: string;
+  /** The lock files of its prompt files. Default: none are known. */
+  locks?: Pick<RunLocks, "isKnown"> | undefined;
   allowance?: Allowance;
   /** The command makes other pictures: that it could not make one is its outcome. Default: no. */
   remakes?: boolean;
@@ -269,15 +276,17 @@ const SHOWN_FAILURES = 5;
 
 /** Writes the outcome of a run to stderr, and returns the command's result. */
 export function describeRun({ output, global }: CommandContext, run: EndedRun): CommandResult {
-  const { outcome, shownDir, replayed } = run;
-  const { batches, deciding, lines, fetchedCount, hasRetry } = outcome;
+  const { outcome, shownDir } = run;
+  const { batches, deciding, lines, hasRetry, direct } = outcome;
   const counts = countImages(outcome);
   const left = notRemade(run.state, lines);
   const { exitCode, error } =
+    judgeStop(outcome) ??
     judgeLacking(outcome, counts) ??
     judgeNotRemade(run, left) ??
+    judgePassing(outcome, counts) ??
     judgeBatches(counts, deciding, run.allowance);
-  const cost = actualCost(batches);
+  const cost = direct === undefined ? actualCost(batches) : direct.cost;
   for (const line of failureLines(outcome.lines)) output.note(line);
   for (const problem of batchProblems(deciding)) output.note(problem);
   for (const batch of counts.missing === 0 ? batches : []) {
@@ -293,35 +302,69 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
     ...differsNote(lines, shownDir),
   ];
   for (const line of said) output.note(line);
-  const parts = [
-    `${counts.success} of ${counts.total} images on disk and verified`,
-    ...failureNote(counts),
-    ...repairNote(run, counts),
-  ];
-  output.note(`${parts.join(", ")}${costNote(run, cost)}`);
-  const bill = upstreamBill(lines);
+  if (direct?.stop && error !== null)
+    for (const line of [`error: ${error.message}`, ...originLines(direct.stop)]) output.note(line);
+  output.note(direct === undefined ? summaryOf(run, counts, cost) : directSummary(direct, counts));
+  const bill = direct?.isPlay ? null : upstreamBill(direct?.asked ?? lines);
   if (bill !== null) output.note(billNote(bill));
   return {
     exitCode,
     json: {
       directory: shownDir,
-      ...(replayed === null ? {} : { replayed }),
-      counts,
-      fetched_count: fetchedCount,
-      actual_cost: cost === null ? null : microsToNumber(cost.micros),
-      paid_now: cost === null || cost.isPlay ? 0 : microsToNumber(outcome.paidNowMicroUsd),
+      ...(direct === undefined ? batchFacts(run, counts, cost) : directFacts(direct, counts)),
       ...playMoneyField(cost),
       upstream_cost: bill === null ? null : microsToNumber(bill.micros),
       ...(bill?.isAbout ? { upstream_cost_about: true } : {}),
       results: `${shownDir}/${RESULTS_FILE}`,
       retry: hasRetry ? `${shownDir}/${RETRY_FILE}` : null,
-      batches: batches.map((batch) => batch.raw),
+      ...(direct === undefined ? { batches: batches.map((batch) => batch.raw) } : {}),
       items: lines,
       ...(error === null ? {} : { error }),
     },
     lines: [shownDir],
-    next: remakeStep(run, left, global) ?? nextOfRun(stepsOf(run), global),
+    next: remakeStep(run, left, global) ?? nextOfRun({ ...stepsOf(run), exitCode }, global),
   };
+}
+
+/** What `--json` says only of runs in batches. */
+function batchFacts({ outcome, replayed }: EndedRun, counts: ImageCounts, cost: Cost | null): object {
+  return {
+    ...(replayed === null ? {} : { replayed }),
+    counts,
+    fetched_count: outcome.fetchedCount,
+    actual_cost: cost === null ? null : microsToNumber(cost.micros),
+    paid_now: cost === null || cost.isPlay ? 0 : microsToNumber(outcome.paidNowMicroUsd),
+  };
+}
+
+/** What `--json` says only of runs whose images are requests of their own. */
+function directFacts({ keptCount, cost }: DirectOutcome, { missing, ...counts }: ImageCounts): object {
+  return {
+    counts: { ...counts, pending: missing },
+    made_count: counts.success - keptCount,
+    cost: cost === null ? null : microsToNumber(cost.micros),
+  };
+}
+
+function summaryOf(run: EndedRun, counts: ImageCounts, cost: Cost | null): string {
+  const parts = [
+    `${counts.success} of ${counts.total} images on disk and verified`,
+    ...failureNote(counts),
+    ...repairNote(run, counts),
+  ];
+  return `${parts.join(", ")}${costNote(run, cost)}`;
+}
+
+function directSummary({ keptCount, cost }: DirectOutcome, counts: ImageCounts): string {
+  const { success, total, missing } = counts;
+  const parts = [
+    `${success} of ${total} images on disk`,
+    ...(keptCount > 0 ? [`${success - keptCount} of them made now`] : []),
+    ...failureNote({ ...counts, missing: 0 }),
+    ...(missing > 0 ? [`${missing} not requested yet`] : []),
+    ...(cost === null || cost.isPlay ? [] : [`${costText(cost)} now`]),
+  ];
+  return `${parts.join(", ")}${cost?.isPlay ? `; ${costText(cost)}` : ""}`;
 }
 
 /**
@@ -346,13 +389,13 @@ function remakeStep(
 
 function stepsOf(run: EndedRun): EndedSteps {
   const { outcome, state, shownDir, updateStep } = run;
-  const { upstream = null, request } = state;
-  const remake = canRetry(run) ? "retry" : null;
-  return { ...outcome, shownDir, updateStep, remake, model: request?.model ?? null, upstream };
+  const { upstream = null, request, model = request?.model ?? null } = state;
+  const remake = outcome.direct !== undefined ? "generate" : canRetry(run) ? "retry" : null;
+  return { ...outcome, ...outcome.direct, shownDir, updateStep, remake, model, upstream };
 }
 
 /** Says how many images upstreams may bill twice; nothing when there are none. */
-export function paidTwiceNote(lines: readonly Pick<ResultLine, "notes">[], shownDir: string): string[] {
+function paidTwiceNote(lines: readonly Pick<ResultLine, "notes">[], shownDir: string): string[] {
   const isTwice = ({ notes = [] }: Pick<ResultLine, "notes">) =>
     notes.some((note) => note.startsWith(MAY_BE_PAID_TWICE));
   const count = lines.filter(isTwice).length;
@@ -361,7 +404,7 @@ export function paidTwiceNote(lines: readonly Pick<ResultLine, "notes">[], shown
 }
 
 /** Says how many images are not what was asked for, and in what; nothing when there are none. */
-export function differsNote(lines: readonly Pick<ResultLine, "notes">[], shownDir: string): string[] {
+function differsNote(lines: readonly Pick<ResultLine, "notes">[], shownDir: string): string[] {
   const found = lines.map(({ notes = [] }) => notes.filter((note) => note.startsWith(DIFFERS)));
   const count = found.filter((notes) => notes.length > 0).length;
   if (count === 0) return [];
@@ -388,7 +431,7 @@ function failureNote({ failed, unknown, missing }: ImageCounts): string[] {
  * Says how many images have no known outcome, and what they may cost at most; nothing where there are none. `left`: images whose
  * earlier pictures stay, because no other one could be made.
  */
-export function unknownOutcomeNote(lines: readonly ResultLine[], left: readonly ResultLine[] = []): string[] {
+function unknownOutcomeNote(lines: readonly ResultLine[], left: readonly ResultLine[] = []): string[] {
   const unknown = [
     ...lines.filter((line) => stands(line, "unknown")),
     ...left.filter(({ may_be_billed: billed }) => billed !== undefined),
@@ -404,6 +447,31 @@ export function unknownOutcomeNote(lines: readonly ResultLine[], left: readonly 
   return [
     `the answers for ${counted(unknown.length, "image")} were lost: ${most}, and nothing was asked again`,
   ];
+}
+
+/** The judgement of a run that something ended before all was asked for; null for any other. */
+function judgeStop({ direct }: RunOutcome): Judgement | null {
+  if (direct === undefined || direct.stop === null) return null;
+  const { stop, abandonedCount, cost } = direct;
+  const why = stopReason(stop);
+  const bill = cost?.isPlay ? "" : " and may be billed";
+  const were = abandonedCount === 1 ? "was" : "were";
+  const left =
+    abandonedCount === 0
+      ? "what had left was awaited"
+      : `${counted(abandonedCount, "request")} ${were} under way${bill}`;
+  const message = why === null ? stop.message : `${why}; ${left}.`;
+  return { exitCode: exitCodeOf(stop), error: { code: stop.code, message } };
+}
+
+/** The judgement of a run whose requests have all failed in ways that may pass; null for any other. */
+function judgePassing({ direct, lines }: RunOutcome, counts: ImageCounts): Judgement | null {
+  const codes = lines.flatMap((line) => line.error?.code ?? []) as ErrorCode[];
+  const [code] = codes;
+  if (direct === undefined || code === undefined) return null;
+  if (!codes.every((each) => errorEntry(each).exit === "temporary")) return null;
+  const { error } = judgeFailed("someFailed", counts);
+  return { exitCode: EXIT_CODES.temporary.code, error: { code, message: error?.message ?? "" } };
 }
 
 /** The judgement of a run whose finished images could not all be fetched; null if all were. */
@@ -489,7 +557,7 @@ function actualCost(batches: readonly Batch[]): Cost | null {
 }
 
 /** The first failed images of a run, one line each, and how many more there are. */
-export function failureLines(lines: readonly EndedImage[]): string[] {
+function failureLines(lines: readonly EndedImage[]): string[] {
   const failures = lines.filter((line) => line.error !== undefined);
   const shown = failures
     .slice(0, SHOWN_FAILURES)

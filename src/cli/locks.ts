@@ -1,6 +1,7 @@
 import { dirname, join, relative, resolve, sep } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
 import {
+  FILE_FORMATS,
   IMAGE_MIME_TYPES,
   type ImageMimeType,
   SIZE_TIERS,
@@ -13,9 +14,10 @@ import { shellWord } from "../kernel/command-line.ts";
 import { shownPath } from "../kernel/files.ts";
 import { canonicalJson } from "../kernel/json.ts";
 import { formatUsd, multiplyToMicros, numberToMicros } from "../kernel/money.ts";
-import { counted } from "../kernel/text.ts";
+import { counted, foldFileName } from "../kernel/text.ts";
 import { FORMAT_NAMES } from "../prompts/lines.ts";
 import { formatProblem } from "../prompts/problems.ts";
+import { isNumbered } from "../prompts/wanted-files.ts";
 import { findPreset, modelFacts, priceOf } from "../providers/catalogue/catalogue.ts";
 import { readResults } from "../runs/directory/results.ts";
 import {
@@ -26,12 +28,12 @@ import {
   type LockedLine,
   type LockFlags,
   type LockPrompt,
+  lockFilesOf,
   lockKeyOf,
   lockPathFlag,
   lockPathOf,
   placeOf,
   readLock,
-  removeUnused,
   requireOwnStems,
   writeLock,
 } from "../runs/lock.ts";
@@ -55,9 +57,10 @@ import { readReportPaths } from "./output/reports.ts";
 const SHAPING: readonly string[] = [
   ...["model", "format", "aspectRatio", "size", "quality", "background", "seed", "negativePrompt"],
   ...["mimeType", "count", "prompt", "promptColumn", "idColumn", "var", "images", "reference"],
+  ...["file", "fileFormat", "root"],
 ];
 /** Of these, the ones whose values are paths. */
-const PATHS: readonly string[] = ["images", "reference"];
+const PATHS: readonly string[] = ["images", "reference", "root"];
 
 interface LockPlace {
   cwd: string;
@@ -69,7 +72,7 @@ interface LockPlace {
 
 /** Returns the typed flags that shape the pictures, as a lock file has them. Throws `USAGE` for a path that leads out of `root`. */
 function lockFlagsOf(options: read.TypedOptions, place: LockPlace): LockFlags {
-  const flags: Record<string, string | string[]> = {};
+  const flags: Record<string, string | string[] | true> = {};
   for (const name of SHAPING) {
     const { [name]: value } = options;
     const flag = read.flagOf(name);
@@ -77,6 +80,7 @@ function lockFlagsOf(options: read.TypedOptions, place: LockPlace): LockFlags {
     if (Array.isArray(value) && value.length > 0) flags[flag] = value.map(String).map(move);
     else if (typeof value === "string") flags[flag] = move(value);
   }
+  if (options.mark === false) flags["--no-mark"] = true;
   return flags;
 }
 
@@ -91,7 +95,10 @@ const camel = (flag: string) => flag.slice(2).replace(/-(\w)/g, (_, letter: stri
 
 /** Returns the flags of a lock file as options that were typed in its directory. */
 function typedOf(flags: LockFlags): read.TypedOptions {
-  return Object.fromEntries(Object.entries(flags).map(([flag, value]) => [camel(flag), value]));
+  const typed = Object.entries(flags).map(([flag, value]) =>
+    value === true ? [camel(flag.replace("--no-", "--")), false] : [camel(flag), value],
+  );
+  return Object.fromEntries(typed);
 }
 
 /** Returns the flags of a lock file as words of a command line that is typed in `cwd`. */
@@ -99,6 +106,7 @@ export function lockedWords(lock: Lock | null, cwd: string): (string | Flag)[] {
   const from = relative(cwd, dirname(lock?.path ?? cwd));
   const words = Object.entries(lock?.head.flags ?? {}).flatMap(([flag, value]) =>
     [value].flat().map((text) => {
+      if (text === true) return [{ flag: flag as Flag["flag"] }];
       const moved = movedFlag(camel(flag), text, (path) => join(from, path).replaceAll(sep, "/"));
       return [{ flag: flag as Flag["flag"] }, moved];
     }),
@@ -124,6 +132,13 @@ export async function readLocked(
     format: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
     root,
     ...(await readVariableRules(typed)),
+    file: read.textOption(options, "file"),
+    files: {
+      format: read.choiceOption(options, "fileFormat", FILE_FORMATS),
+      model: read.textOption(options, "model"),
+    },
+    filesRoot: root,
+    isUnmarked: options.mark === false,
     shared: await loadReferences(options, "reference", from),
     options: readItemOptions(options),
   });
@@ -138,7 +153,7 @@ function lockPromptsOf(items: readonly PromptItem[], mimeType: ImageMimeType = "
     shownId: named[i]?.customId ?? "",
     key: lockKeyOf(item, mimeType),
     fileLine: item.fileLine,
-    files: [],
+    files: lockFilesOf(item.files, item.outputCount),
     item,
   }));
 }
@@ -206,7 +221,7 @@ export function checkedPicture(
   const entry = found?.entry ?? null;
   const files = (prompt?.files ?? entry?.files ?? []).map(({ path }) => path);
   const from = dirname(resolve(cwd, file));
-  const chosen = entry?.choice === undefined && files.length > 0;
+  const isOfOne = prompt?.item.files?.wanted.some((file) => !isNumbered(file)) === true;
   return {
     id: prompt?.shownId ?? entry?.id ?? files[0] ?? `line ${found?.number} of the lock file`,
     prompt: prompt === null ? null : textOf(prompt.item.prompt),
@@ -216,13 +231,14 @@ export function checkedPicture(
     reason,
     files: files.map((path) => shownPath(cwd, resolve(from, path)).replaceAll(sep, "/")),
     costMicroUsd: costOfLine(line, lock),
-    isUndecided: chosen && (entry?.originals.length ?? 0) > 1,
+    isUndecided: isOfOne && entry?.choice === undefined && (entry?.originals.length ?? 0) > 1,
   };
 }
 
 type SubmitOptions = Pick<
   ReturnType<typeof readSubmitOptions>,
   | "dir"
+  | "files"
   | "shownDir"
   | "mimeType"
   | "model"
@@ -254,6 +270,8 @@ export interface RunLocks {
   isWhole: boolean;
   /** The prompts to make, each as `placeOf` identifies it. */
   wanted: ReadonlySet<string>;
+  /** Whether a lock file names a file with this content at a path. */
+  isKnown(path: string, sha256: string): boolean;
 }
 
 /**
@@ -276,33 +294,40 @@ export async function openLocks(
   const results = await readResults(dir);
   const originals = new Set(results.flatMap((line) => line.files.map(({ sha256 }) => sha256)));
   const found = await entriesOfRun(dir, promptsIn(files));
-  const isHere = ({ prompt, line, isMade, reason }: LockedLine) => {
+  const isHere = ({ prompt, line, state, isMade, reason }: LockedLine) => {
     const entry = prompt === null ? undefined : found.get(prompt);
     if (reason === OTHER_MODEL) return entry?.made_by.model === options.model;
     const isKept = isMade && line?.entry.originals.every((hash) => originals.has(hash)) === true;
-    return entry !== undefined || isKept;
+    // Where the files are right, another picture that the run has of the prompt is not the one of the lock.
+    const isRight = state === "ok" && prompt?.files.length !== 0;
+    return isKept || (entry !== undefined && !isRight);
   };
   for (const file of files)
     file.lines = file.lines.map((line) => (isHere(line) ? line : withoutPicture(line)));
   const lines = files.flatMap((file) => file.lines);
   const left = lines.filter((line) => line.state !== "ok" && line.prompt !== null);
-  const changed = left.filter((line) => line.line !== null && !line.isMade && !isHere(line));
-  const lost = left.filter((line) => line.isMade && !isHere(line));
+  const changed = left.filter((line) => line.line !== null && line.state === "stale" && !isHere(line));
+  // A file that was changed by hand is not replaced without --force, whether it could be made or not.
+  const isLost = ({ state }: LockedLine) =>
+    state === "missing" || (state === "altered" && options.files.isForced);
+  const lost = left.filter((line) => line.line !== null && isLost(line) && !isHere(line));
   const isPlain = !isNew && !isExpanded && options.explicitKey === null;
   if (isPlain) {
     if (!isUpdate) requireUnchanged(context, files, changed);
-    const isAgreed = ({ state }: LockedLine) => includesLost || (isUpdate && state === "stale");
-    requireOriginals(
-      context,
-      files,
-      lost.filter((line) => !isAgreed(line)),
-    );
+    if (!includesLost) requireOriginals(context, files, lost);
   }
   const kept = new Set(
     lines.filter((line) => line.state !== "ok" || isHere(line)).map(({ prompt }) => prompt?.item),
   );
+  const known = new Map<string, Set<string>>();
+  for (const { path, lock } of files)
+    for (const file of lock?.lines.flatMap(({ entry }) => entry.files ?? []) ?? []) {
+      const full = foldFileName(resolve(dirname(path), file.path));
+      known.set(full, (known.get(full) ?? new Set()).add(file.sha256));
+    }
   return {
     files,
+    isKnown: (path, sha256) => known.get(foldFileName(path))?.has(sha256) === true,
     items: isPlain ? items.filter((item) => kept.has(item) || !isLockedItem(files, item)) : items,
     isWhole: isPlain && left.length === 0 && items.every((item) => isLockedItem(files, item)),
     wanted: new Set(
@@ -329,20 +354,18 @@ const isLockedItem = (files: readonly FileLock[], { fileLine }: PromptItem) =>
 
 async function openLock(
   context: CommandContext,
-  { isLocked, mimeType, model }: SubmitOptions,
+  { isLocked, mimeType, model, files }: SubmitOptions,
   file: string,
   items: readonly PromptItem[],
 ): Promise<FileLock | null> {
   const { cwd, options, signal } = context;
   const path = resolve(cwd, file);
-  const lock = await readLock(path, cwd);
-  if (lock === null && !isLocked) return null;
+  const lock = await readLock(path, cwd, files.root);
+  const own = items.filter(({ fileLine }) => fileLine.file === file);
+  if (lock === null && !isLocked && own.every((item) => item.files === undefined)) return null;
   const from = dirname(path);
-  const typed = lockFlagsOf(options, { cwd, from, root: lock?.root ?? from });
-  const prompts = lockPromptsOf(
-    items.filter(({ fileLine }) => fileLine.file === file),
-    mimeType,
-  );
+  const typed = lockFlagsOf(options, { cwd, from, root: files.root ?? from });
+  const prompts = lockPromptsOf(own, mimeType);
   const lines = await compareLock(lock, prompts, signal);
   const { "--model": before } = lock?.head.flags ?? {};
   // Without a typed model, that of before stays.
@@ -368,10 +391,9 @@ function requireUnchanged(
   files: readonly FileLock[],
   changed: readonly LockedLine[],
 ): void {
-  const others = files.filter(({ lock, flags, lines }) => {
-    const isOther = lock !== null && canonicalJson(lock.head.flags) !== canonicalJson({ ...flags });
-    return isOther && lines.some(({ state }) => state !== "ok");
-  });
+  const others = files.filter(
+    (file) => hasOtherFlags(file) && file.lines.some(({ state }) => state !== "ok"),
+  );
   const affected = others.flatMap(({ lines }) =>
     lines.filter(({ line, prompt, state }) => line && prompt && state !== "ok"),
   );
@@ -385,6 +407,17 @@ function requireUnchanged(
   const update = `to make what has changed${price}: ${commandAgain(typed, "--update")}`;
   throw new ImgbatchError("PROMPTS_CHANGED", message, { details, advice: [update, ...before].join("\n") });
 }
+
+/** Whether flags of a lock file are others now. Those that only shape files pay nothing: one that is left out is taken for forgotten. */
+function hasOtherFlags({ lock, flags: now }: FileLock): boolean {
+  const before: LockFlags = lock?.head.flags ?? now;
+  return Object.keys({ ...before, ...now }).some((flag) => {
+    if (FILE_FLAGS.includes(flag) && now[flag] !== undefined) return false;
+    return canonicalJson(before[flag] ?? null) !== canonicalJson(now[flag] ?? null);
+  });
+}
+
+const FILE_FLAGS: readonly string[] = ["--file", "--file-format", "--root", "--no-mark"];
 
 /** The command as typed, with the flags of a lock file in place of its own. */
 function beforeCommand({ lock, flags }: FileLock, typed: readonly string[], cwd: string): string {
@@ -447,7 +480,7 @@ const MOST_LISTED = 20;
  */
 export async function writeLocks(
   { cwd, output }: CommandContext,
-  { dir, isUpdate }: Pick<SubmitOptions, "dir" | "isUpdate">,
+  { dir, isUpdate, files: { root } }: Pick<SubmitOptions, "dir" | "isUpdate" | "files">,
   { files }: RunLocks,
 ): Promise<string[]> {
   const found = await entriesOfRun(dir, promptsIn(files));
@@ -458,10 +491,11 @@ export async function writeLocks(
         .map(({ prompt }) => prompt),
     );
     const made = new Map([...found].filter(([prompt]) => !isDone.has(prompt)));
-    await writeLock(path, lock, { lines, made, flags, keepsUnused: !isUpdate });
-    if (isUpdate && lock !== null)
-      for (const removed of await removeUnused(lock, lines))
-        output.note(`removed ${shownPath(cwd, removed)}: its prompt is gone`);
+    const removed = await writeLock(path, lock, { lines, made, flags, keepsUnused: !isUpdate, root });
+    for (const each of removed)
+      output.note(
+        `removed ${shellWord(shownPath(cwd, each))}: no entry of ${shownPath(cwd, lockPathOf(path))} names it any more`,
+      );
   }
   return files.map(({ path }) => shownPath(cwd, lockPathOf(path)));
 }

@@ -457,19 +457,19 @@ async function work(
     loadView: terminal.loadView,
     connect: async (needs, signal = watch.signal) => {
       const { openService } = await import("./connect/connect.ts");
-      const connection = await openService(global, needs, {
+      const service = await openService(global, needs, {
         output,
+        clock,
         signal,
         get stdin() {
           return terminal.stdin;
         },
         cwd: terminal.cwd,
       });
-      if (connection.kind !== "embedded") return connection;
-      const { failed, paidRequests } = connection;
-      watch.countPaid(paidRequests);
-      failed.addEventListener("abort", () => watch.abort(failed.reason), { once: true });
-      return connection;
+      const { failed, paidRequests } = service;
+      if (paidRequests !== undefined) watch.countPaid(paidRequests);
+      failed?.addEventListener("abort", () => watch.abort(failed.reason), { once: true });
+      return service;
     },
   });
 }

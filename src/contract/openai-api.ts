@@ -7,6 +7,9 @@ import { PATHS } from "./routes.ts";
 const MAX_COUNT = 10;
 
 const countError = `must be 1 to ${MAX_COUNT}`;
+/** The most unfinished pictures before an image. */
+const MAX_PARTIALS = 3;
+const partialsError = `must be 0 to ${MAX_PARTIALS}`;
 const percentError = "must be 0 to 100";
 const seedError = `must be a whole number from 0 to ${MOST_SEED}`;
 
@@ -22,7 +25,7 @@ const common = {
     .string()
     .nullish()
     .describe(
-      "`WIDTHxHEIGHT`: the nearest ratio and size of the model is made; `auto` or absent: the default",
+      "`WIDTHxHEIGHT`: exactly these pixels, or 400 where the model does not make them; `auto` or absent: the default",
     ),
   response_format: z.string().nullish().describe("`b64_json` (default) or `url`"),
   output_format: z.string().nullish().describe("`png` (default), `jpeg` or `webp`"),
@@ -54,6 +57,12 @@ const common = {
   user: z.unknown().optional().describe("the same"),
   safety_identifier: z.unknown().optional().describe("the same"),
   stream: z.boolean().nullish().describe("an event for each image; then `response_format` does not count"),
+  partial_images: z
+    .int(partialsError)
+    .min(0, partialsError)
+    .max(MAX_PARTIALS, partialsError)
+    .nullish()
+    .describe("of a stream: how many unfinished pictures come before each image; an upstream may have fewer"),
 };
 
 /**
@@ -117,9 +126,15 @@ const imagesSchema = z.object({
   ...facts,
 });
 
-/** One event of a stream: a whole image. */
+/** One event of a stream: an image, or one that is not finished. */
 const imageEventSchema = z.object({
-  type: z.enum(["image_generation.completed", "image_edit.completed"]),
+  type: z.enum([
+    "image_generation.partial_image",
+    "image_generation.completed",
+    "image_edit.partial_image",
+    "image_edit.completed",
+  ]),
+  partial_image_index: z.int().optional().describe("of an unfinished one: from 0"),
   b64_json: z.string(),
   created_at: z.int().describe("Unix seconds"),
   ...facts,
@@ -302,6 +317,7 @@ const imageToolSchema = z.looseObject({
   output_compression: common.output_compression,
   moderation: common.moderation,
   input_fidelity: common.input_fidelity,
+  partial_images: common.partial_images,
   input_image_mask: sentImage.nullish(),
   action: z
     .enum(["generate", "edit", "auto"], "must be generate, edit or auto")

@@ -126,3 +126,7 @@ export const MAY_BE_PAID_TWICE_HEADER = "x-imgbatch-may-be-paid-twice";
 export const UPSTREAM_COST_HEADER = "x-imgbatch-upstream-cost";
 /** The fields of a request that have no effect on its image, separated by commas. */
 export const IGNORED_HEADER = "x-imgbatch-ignored";
+/** Keeps tests apart: a fault meets only requests with the same name, and the journal shows only those. */
+export const TEST_HEADER = "x-imgbatch-test";
+/** `true` on an answer that a fault has changed or taken the place of. */
+export const FAULT_HEADER = "x-imgbatch-fault";

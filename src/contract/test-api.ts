@@ -1,11 +1,6 @@
 import { z } from "zod";
 import { inWords } from "./limits.ts";
 
-/** Keeps tests apart: a fault meets only requests with the same name, and the journal shows only those. */
-export const TEST_HEADER = "x-imgbatch-test";
-/** `true` on an answer that a fault has changed or taken the place of. */
-export const FAULT_HEADER = "x-imgbatch-fault";
-
 /** The vendors whose APIs the service has, as a fault names them. */
 export const VENDORS = ["openai", "google"] as const;
 export type Vendor = (typeof VENDORS)[number];

@@ -35,6 +35,8 @@ export interface CheckedContent {
   options: ImageOptions;
   /** As in `ImageRequest`. */
   verbatim?: VerbatimRequest;
+  /** As in `ImageRequest`. Not part of the fingerprint. */
+  partialImages?: number;
   /** The fields of the request that have no effect, whatever makes the image. Not part of the fingerprint. */
   ignored?: readonly string[];
 }

@@ -113,7 +113,7 @@ export interface OptionFacts extends ShapeFacts {
 }
 
 /** The qualities of drawings. */
-const DRAWN = { qualities: ["low", "medium", "high"], defaultQuality: "medium" };
+export const DRAWN = { qualities: ["low", "medium", "high"], defaultQuality: "medium" };
 
 /** The pixels of drawings that are asked for in pixels: as OpenAI's models take them. */
 const DRAWN_PIXELS: PixelSizes = {

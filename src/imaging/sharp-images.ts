@@ -114,6 +114,19 @@ export function sharpConverter(decoding: Decoding): ImageConverter {
           .timeout({ seconds: DECODE_SECONDS })
           .toBuffer();
       }),
+    soften: (bytes, { mimeType, edgePx }) =>
+      decoding.decode(bytes, { maxPixels: Number.POSITIVE_INFINITY }, async (decodable) => {
+        const { sharp } = await import("./sharp-config.ts");
+        const { width, height } = await sharp(decodable, { limitInputPixels: false }).metadata();
+        const rough = await sharp(decodable, { limitInputPixels: false })
+          .resize(edgePx, edgePx, { fit: "inside", withoutEnlargement: true })
+          .png()
+          .timeout({ seconds: DECODE_SECONDS })
+          .toBuffer();
+        return encode(sharp(rough).resize(width, height, { fit: "fill" }), mimeType, GOOD_QUALITY)
+          .timeout({ seconds: DECODE_SECONDS })
+          .toBuffer();
+      }),
   };
 }
 

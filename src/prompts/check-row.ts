@@ -4,8 +4,8 @@ import { didYouMean } from "../kernel/did-you-mean.ts";
 import { codePointLength, hasUnstorableText, truncateCodePoints } from "../kernel/text.ts";
 import { type FormatName, isBlank, isNoValue, isWordless } from "./lines.ts";
 import { checkOptions, OPTION_FIELDS, type Options } from "./options.ts";
-import type { Report } from "./problems.ts";
-import { checkFiles, FILE_FIELDS, type FileRules, type WantedFile } from "./wanted-files.ts";
+import type { FileLine, Report } from "./problems.ts";
+import { checkFiles, FILE_FIELDS, type FileRules, type LineFiles, type WantedFile } from "./wanted-files.ts";
 
 /** The fields of a line. Any other one counts as metadata. */
 export const FIELDS: readonly string[] = [
@@ -44,12 +44,13 @@ export function captionIn(names: readonly string[]): string | undefined {
   return found.find((name) => name !== undefined);
 }
 
-/** A line of a run's own input, given as a prompt file, says where its prompt was read at first. */
-const SOURCE = "source";
+/** What a line of a run's own input, given as a prompt file, has besides: where its prompt was read at first, and a digest. */
+const OF_INPUT = ["source", "digest"];
 /** The part of a data URL before its data is no longer. */
 const MOST_URL_HEAD = 200;
 const REFERENCE_FIELDS = ["path", "data", "mime_type", "id", "type"];
 
+/** A row of a prompt file with everything checked but its reference images. */
 export interface CheckedRow extends Options {
   customId: string | null;
   prompt: string;
@@ -63,6 +64,11 @@ export interface CheckedRow extends Options {
   metadata: Record<string, unknown> | null;
   /** Absent in prompt files that no run has written. */
   source?: RowSource;
+  fileLine: FileLine;
+  /** The number of the row in the run, from 1. Rows that a list has made share it. */
+  number: number;
+  /** Which of the rows of its line it is; null for a row without lists. */
+  variant: Variant | null;
 }
 
 /** The source of a prompt: the id as typed (absent without one), file and line. */
@@ -72,6 +78,16 @@ export interface RowSource {
   line: number;
   /** The values of the lists that made the prompt, by name. */
   values?: Record<string, string>;
+  /** The files that are made of its pictures besides those of the run. Paths of directories lead from that of the run. */
+  files?: LineFiles;
+}
+
+/** Which of the rows of a line it is. */
+export interface Variant {
+  /** The id that its values give it, unless another image has it. */
+  stem: string;
+  /** The values of its lists, by name. */
+  values: Record<string, string>;
 }
 
 /** A reference image as the line names it, not yet read. */
@@ -101,7 +117,11 @@ export interface RowRules {
 }
 
 /** Checks every field of a row and reports each problem. The result is valid only if nothing was reported. */
-export function checkRow(fields: Record<string, unknown>, rules: RowRules, report: Report): CheckedRow {
+export function checkRow(
+  fields: Record<string, unknown>,
+  rules: RowRules,
+  report: Report,
+): Omit<CheckedRow, "fileLine" | "number" | "variant"> {
   const metadata = checkMetadata(fields, rules, report);
   const outputCount = checkCount(fields.output_count ?? rules.defaultCount, rules.limits, report);
   const options = checkOptions(fields, report);
@@ -166,7 +186,7 @@ function checkMetadata(
   if (!isObject)
     report("metadata", `must be an object, not ${nameOf(given)}; other fields are metadata, too`);
   const own = Object.entries(fields).filter(
-    ([name, value]) => !FIELDS.includes(name) && !(name === SOURCE && isSource(value)),
+    ([name]) => !FIELDS.includes(name) && !(OF_INPUT.includes(name) && isSource(fields.source)),
   );
   for (const [name, value] of own) {
     if (!isTaken(name, isStrict)) report(...unknownField(name));

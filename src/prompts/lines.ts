@@ -221,7 +221,7 @@ function tooLong(number: number, bytes: number, maxBytes: number): Line {
 }
 
 /** A line of a prompt file before its fields are checked. */
-interface Row {
+export interface Row {
   /** The number of its first line, from 1. */
   line: number;
   fields: Record<string, unknown>;

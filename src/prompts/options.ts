@@ -15,32 +15,24 @@ import { DEFAULT_LIMITS } from "../contract/limits.ts";
 import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
 import type { Report } from "./problems.ts";
 
-/** What a line asks for besides its prompt. An absent option is that of the run, else as the model does it. */
+/**
+ * What a line asks for besides its prompt, under the names that it has in every file of a run. An absent option is that of the
+ * run, else as the model does it.
+ */
 export interface Options {
-  aspectRatio?: string;
+  aspect_ratio?: string;
   size?: ImageSize;
   /** A word of the model. */
   quality?: string;
   background?: Background;
   /** The seed of the first image of the prompt. See `seedOf`. */
   seed?: number;
-  negativePrompt?: string;
+  negative_prompt?: string;
 }
-
-/** Options under the names of a line, as files of a run have them. */
-export interface OptionFields {
-  aspect_ratio?: string | undefined;
-  size?: ImageSize | undefined;
-  quality?: string | undefined;
-  background?: Background | undefined;
-  seed?: number | undefined;
-  negative_prompt?: string | undefined;
-}
-export type OptionField = keyof OptionFields;
+export type OptionField = keyof Options;
 
 /** How an option is read from the text of a cell or a flag; null for a wrong one. */
 interface Kind {
-  key: keyof Options;
   read: (text: string) => string | number | null;
   /** What would be right. */
   advice: string;
@@ -70,33 +62,27 @@ const isWord = (text: string) => text.length <= MOST_WORD_CHARS && /^[\w.-]+$/.t
 /** In the order in which they are written. Whether a model takes a value is checked when it is known. */
 export const OPTIONS: Readonly<Record<OptionField, Kind>> = {
   aspect_ratio: {
-    key: "aspectRatio",
     read: ratioOf,
     advice: "write width:height in whole numbers, such as 1:1, 3:2 or 16:9",
   },
   size: {
-    key: "size",
     read: readImageSize,
     advice: `use ${SIZE_TIERS.join(", ")}, or pixels such as 1536x1024`,
     meant: tierOfSide,
   },
   quality: {
-    key: "quality",
     read: (text) => (isWord(text) ? text : null),
     advice: "write a word of the model, such as low or high",
   },
   background: {
-    key: "background",
     read: (text) => BACKGROUNDS.find((each) => each === text) ?? null,
     advice: `use ${BACKGROUNDS.join(", ")}`,
   },
   seed: {
-    key: "seed",
     read: seedOfText,
     advice: `write a whole number from 0 to ${MOST_SEED}`,
   },
   negative_prompt: {
-    key: "negativePrompt",
     read: (text) => (codePointLength(text) > MOST_TEXT_CHARS || hasUnstorableText(text) ? null : text),
     advice: `write what the image must not show, in at most ${MOST_TEXT_CHARS} characters`,
   },
@@ -120,7 +106,7 @@ export const OPTION_FIELDS = ENTRIES.map(([field]) => field);
 export function readOptions(
   read: (field: OptionField, kind: Kind) => string | number | null | undefined,
 ): Options {
-  const found = ENTRIES.map(([field, kind]) => [kind.key, read(field, kind)] as const);
+  const found = ENTRIES.map(([field, kind]) => [field, read(field, kind)] as const);
   return Object.fromEntries(found.filter(([, value]) => value != null && value !== ""));
 }
 
@@ -145,22 +131,17 @@ function shown(value: unknown): string {
   return text.length > MOST_WORD_CHARS ? `${text.slice(0, MOST_WORD_CHARS)}…` : text;
 }
 
-/** Returns the options of an item, by the names of a line, without those that are absent. */
-export function optionFields(options: Options): OptionFields {
-  const given = ENTRIES.map(([field, { key }]) => [field, options[key]] as const);
-  return Object.fromEntries(given.filter(([, value]) => value !== undefined));
-}
-
-/** Returns the options of a line of a file that a run has written. */
-export function givenFields(line: OptionFields): OptionFields {
-  const given = OPTION_FIELDS.map((field) => [field, line[field]] as const);
-  return Object.fromEntries(given.filter(([, value]) => value !== undefined));
+/** Returns the options that are given among the fields of an item, or of a line of a file that a run has written. */
+export function optionsOf(item: { readonly [Field in OptionField]?: Options[Field] | undefined }): Options {
+  return Object.fromEntries(
+    OPTION_FIELDS.flatMap((field) => (item[field] === undefined ? [] : [[field, item[field]]])),
+  );
 }
 
 /** Returns the options of an item as the batch API names them. */
 export function wireOptions(options: Options): ItemOptions {
-  const { size, ...others } = optionFields(options);
-  return { ...others, ...(size === undefined ? {} : { image_size: size }) } as ItemOptions;
+  const { size, ...others } = optionsOf(options);
+  return { ...others, ...(size === undefined ? {} : { image_size: size }) };
 }
 
 /** Returns the seed of an image of a prompt, from 0, whose first image has this one. */

@@ -14,11 +14,11 @@ import {
   type ReportLine,
   readLines,
 } from "./lines.ts";
-import { optionFields } from "./options.ts";
+import { optionsOf } from "./options.ts";
 import { foreignFields, fromBatchLine, textDamages, textOptions } from "./other-programs.ts";
 import { type FileLine, Problems, type Report } from "./problems.ts";
 import { readTable } from "./table.ts";
-import { Expander, type VariableRules, type Variant } from "./variables.ts";
+import { Expander, type VariableRules } from "./variables.ts";
 
 export interface ReaderRules extends RowRules, VariableRules {
   /**
@@ -30,18 +30,6 @@ export interface ReaderRules extends RowRules, VariableRules {
 
 /** Flags with their values, as `CheckedRow` has them, by the field of a line. */
 export type FieldFlags = Readonly<Record<string, { flag: string; value: unknown }>>;
-
-/** A row of a prompt file, checked but for its reference images. */
-export interface ReadPrompt {
-  row: CheckedRow;
-  /** The number of its row in the run, from 1. Rows that a list has made share it. */
-  number: number;
-  /** Null for a row without lists. */
-  variant: Variant | null;
-  fileLine: FileLine;
-  /** Reports a problem of this row, such as one of its reference images. */
-  report: Report;
-}
 
 /**
  * Reads and checks prompt files, one after the other, line by line. An id may stand once in all of them. The same rules
@@ -114,14 +102,14 @@ export class PromptReader {
   }
 
   /**
-   * Yields the rows of a file, also those with problems. Its name says its format, unless one is named. Throws only what
-   * `bytes` throws.
+   * Yields the rows of a file, also those with problems, each with the function that reports a problem of it, such as one of its
+   * reference images. Its name says its format, unless one is named. Throws only what `bytes` throws.
    */
   async *read(
     file: string,
     bytes: AsyncIterable<Uint8Array>,
     named: FormatName | null = null,
-  ): AsyncGenerator<ReadPrompt, void, undefined> {
+  ): AsyncGenerator<{ row: CheckedRow; report: Report }, void, undefined> {
     const { problems } = this;
     const reportLine = (line: number | null, field: string | null, message: string) =>
       problems.add({ file, line }, field, message);
@@ -151,7 +139,7 @@ export class PromptReader {
       }
     };
     let rowCount = 0;
-    const { template, promptColumn, idColumn, isStrict = false, defaultCount } = this.#rules;
+    const { template, promptColumn, idColumn, isStrict = false } = this.#rules;
     const columnRules = {
       isTaken: (name: string) => isTaken(name, isStrict),
       template,
@@ -161,30 +149,28 @@ export class PromptReader {
     const isTable = format === "csv" || format === "tsv";
     this.#hasNames ||= format !== "txt";
     const note = (remark: string) => this.#notes.push(`${file}: ${remark}`);
-    for await (const { line, ...source } of read(lines(), reportLine, columnRules, note)) {
+    for await (const source of read(lines(), reportLine, columnRules, note)) {
       rowCount++;
       this.#rowCount++;
-      const fileLine = { file, line };
+      const fileLine = { file, line: source.line };
       const report: Report = (field, message) => problems.add(fileLine, field, message);
       const number = this.#rowCount;
       if (!isBlank(String(source.fields.prompt ?? ""))) this.#prompted++;
       if (format === "txt") this.#bare++;
       let isFirst = true;
-      for await (const { fields, variant, used } of this.#expander.expand(
-        { ...source, number, fileLine, defaultCount, isTable },
-        report,
-      )) {
+      const place = { number, fileLine, isTable };
+      for await (const { fields, variant, used } of this.#expander.expand(source, place, report)) {
         if (isFirst) this.#noteForeign({ fields, used, isTable, isStrict, fileLine }, report);
         isFirst = false;
         if (used.has("prompt")) this.#usesPrompt = true;
-        const row = checkRow(fields, this.#rules, report);
+        const row = { ...checkRow(fields, this.#rules, report), number, variant, fileLine };
         this.#noteFlags(fields, row);
         for (const name of Object.keys(row.metadata ?? {})) {
           if (!this.#expander.hasUsed(name)) this.#rules.kept?.add(name);
           if (row.customId === null && idColumn === undefined && /^(id|sku)$/i.test(name))
             this.#idLike.add(name);
         }
-        yield { row, number, variant, fileLine, report };
+        yield { row, report };
         if (row.prompt.length > this.#rules.limits.promptChars) this.#excessChars += row.prompt.length;
         if (this.isCut) {
           problems.cut("the lines behind it were not read: make all prompts short enough first");
@@ -217,7 +203,7 @@ export class PromptReader {
   /** Notes the fields that a row has from a flag, or as the flag says. */
   #noteFlags(fields: Record<string, unknown>, row: CheckedRow): void {
     const own: Record<string, unknown> = {
-      ...optionFields(row),
+      ...optionsOf(row),
       output_count: row.outputCount,
       model: row.model,
     };

@@ -6,7 +6,7 @@ interface SizedItem {
   outputCount: number;
   /** Absent: that of the run. The items of a batch have the same. */
   model?: string;
-  negativePrompt?: string;
+  negative_prompt?: string;
   references: readonly SizedReference[];
 }
 
@@ -76,7 +76,7 @@ function loadOf(item: SizedItem, known: ReadonlySet<string>): Load {
     pixels: sum((reference) => reference.pixels),
     // Base64 takes four bytes for three; JSON may escape each character of a prompt as six.
     bodyBytes:
-      6 * (item.prompt.length + (item.negativePrompt?.length ?? 0)) +
+      6 * (item.prompt.length + (item.negative_prompt?.length ?? 0)) +
       1024 +
       512 * item.references.length +
       sum((reference) => Math.ceil(reference.bytes / 3) * 4),

@@ -1,8 +1,8 @@
 import { generatedCustomId } from "../contract/limits.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { counted, safeFileName, truncateCodePoints } from "../kernel/text.ts";
-import { FIELDS } from "./check-row.ts";
-import { isBlank, isNoValue } from "./lines.ts";
+import { FIELDS, type RowRules, type Variant } from "./check-row.ts";
+import { isBlank, isNoValue, type Row } from "./lines.ts";
 import { wholeNumberOf } from "./options.ts";
 import type { FileLine, Problems, Report } from "./problems.ts";
 import { PATH_NAMES } from "./wanted-files.ts";
@@ -37,37 +37,6 @@ export interface VariableRules {
   readList?: (file: string, path: string) => Promise<Uint8Array | { problem: string }>;
   /** Report `{{name}}` without such a variable, instead of keeping it as text. Default: false. */
   isStrict?: boolean;
-}
-
-/** A row of a prompt file with the place of its problems. */
-interface SourceRow {
-  fields: Record<string, unknown>;
-  /** The texts of its cells or fields, by name. */
-  columns?: Record<string, string>;
-  /** Cells that are only metadata are values, not texts with variables. */
-  isTable: boolean;
-  /** The number of the row in the run, from 1. */
-  number: number;
-  fileLine: FileLine;
-  /** Images for each prompt, when the row does not say. */
-  defaultCount: number;
-}
-
-/** A row with values for its variables. */
-interface ExpandedRow {
-  fields: Record<string, unknown>;
-  /** Null for a row without lists. */
-  variant: Variant | null;
-  /** The names that stand for something in its texts. */
-  used: ReadonlySet<string>;
-}
-
-/** Which of the rows of a line it is. */
-export interface Variant {
-  /** The id that its values give it, unless another image has it. */
-  stem: string;
-  /** The values of its lists, by name. */
-  values: Record<string, string>;
 }
 
 /** The most images of a run. */
@@ -113,7 +82,7 @@ export function readListText(bytes: Uint8Array): string[] | { problem: string } 
  * fastest. A value is put in as it is. The rows of a run go through one expander.
  */
 export class Expander {
-  readonly #rules: VariableRules;
+  readonly #rules: VariableRules & Pick<RowRules, "defaultCount">;
   /** The variables of all lines that some line uses, or has one of its own for. */
   readonly #used = new Set<string>();
   /** Names without a variable, with the lines that have them. */
@@ -131,12 +100,24 @@ export class Expander {
   #isFull = false;
   #hasLists = false;
 
-  constructor(rules: VariableRules) {
+  constructor(rules: VariableRules & Pick<RowRules, "defaultCount">) {
     this.#rules = rules;
   }
 
-  /** Yields a row for each combination of its values. A row with a problem, which is reported, yields none. */
-  async *expand(row: SourceRow, report: Report): AsyncGenerator<ExpandedRow, void, undefined> {
+  /**
+   * Yields the fields of a row for each combination of its values, with the names that stand for something in its texts.
+   * `variant` is null for a row without lists. A row with a problem, which is reported, yields none. `number` is that of the row
+   * in the run, from 1. Cells of a table that are only metadata are values, not texts with variables.
+   */
+  async *expand(
+    row: Row,
+    { number, fileLine, isTable }: { number: number; fileLine: FileLine; isTable: boolean },
+    report: Report,
+  ): AsyncGenerator<
+    { fields: Row["fields"]; variant: Variant | null; used: ReadonlySet<string> },
+    void,
+    undefined
+  > {
     const { vars = null, ...given } = row.fields;
     const { template, file } = this.#rules;
     const fields: Record<string, unknown> = {
@@ -144,9 +125,9 @@ export class Expander {
       ...(template === undefined ? {} : { prompt: template }),
       ...(file === undefined || given.file != null ? {} : { file }),
     };
-    const own = vars === null ? [] : await this.#readVars(vars, row, report);
+    const own = vars === null ? [] : await this.#readVars(vars, row.fields, fileLine.file, report);
     if (own === null) return;
-    const isText = ([name]: [string, unknown]) => !row.isTable || FIELDS.includes(name);
+    const isText = ([name]: [string, unknown]) => !isTable || FIELDS.includes(name);
     const texts = Object.fromEntries(Object.entries(fields).filter(isText));
     const { metadata: _, ...asking } = Object.fromEntries(
       Object.entries(texts).filter(([name]) => FIELDS.includes(name)),
@@ -158,7 +139,7 @@ export class Expander {
       PATH_NAMES.includes(name) && !variables.some((each) => each.name === name);
     const ofPaths = [...placeholdersOf([path, also])].filter((name) => !isOfPath(name));
     const names = new Set([...placeholdersOf(others), ...ofPaths]);
-    if (this.#lacks(variables, row.fileLine) || this.#misquotes(variables, fields.prompt, report)) return;
+    if (this.#lacks(variables, fileLine) || this.#misquotes(variables, fields.prompt, report)) return;
     const isUsed = ({ name, values }: Variable) =>
       names.has(name) || SETTABLE.includes(name) || values.some(({ image }) => image !== undefined);
     const idle = own.find((variable) => !isUsed(variable));
@@ -169,7 +150,7 @@ export class Expander {
     const used = variables.filter(isUsed);
     for (const { name } of used) this.#used.add(name);
     for (const [name, value] of Object.entries(given)) {
-      if (row.isTable || !asked.has(name) || FIELDS.includes(name) || typeof value !== "object") continue;
+      if (isTable || !asked.has(name) || FIELDS.includes(name) || typeof value !== "object") continue;
       if (value === null) continue;
       report(
         name,
@@ -177,7 +158,7 @@ export class Expander {
       );
       return;
     }
-    if (!this.#noteUnknown({ names, asked, variables, fileLine: row.fileLine }, report)) return;
+    if (!this.#noteUnknown({ names, asked, variables, fileLine }, report)) return;
     const empty = used.filter(({ name, values }) => asked.has(name) && values.some(isEmpty));
     for (const variable of empty) {
       const field = own.includes(variable) ? `vars.${variable.name}` : variable.name;
@@ -203,7 +184,7 @@ export class Expander {
       report(field, `has up to ${chars} characters with its values; at most ${MOST_TEXT_CHARS} are possible`);
       return;
     }
-    if (!this.#count(used, given.output_count ?? row.defaultCount, report)) return;
+    if (!this.#count(used, given.output_count ?? this.#rules.defaultCount, report)) return;
     const inId = placeholdersOf({ custom_id: fields.custom_id ?? null });
     for (const values of combinations(used)) {
       const made = { ...fields, ...withValues(texts, used, values) };
@@ -212,14 +193,14 @@ export class Expander {
       if (lists.length === 0) yield { fields: made, variant: null, used: names };
       else {
         const { custom_id = null, ...rest } = made;
-        const base = typeof custom_id === "string" ? custom_id : String(row.number);
+        const base = typeof custom_id === "string" ? custom_id : String(number);
         const listed = used.flatMap(({ name, isList }, i) =>
           isList ? [[name, values[i]?.text ?? ""] as const] : [],
         );
         // The plan adds the model, unless it is that of the run.
         const isNamed = (name: string) => !inId.has(name) && name !== "model";
         const parts = listed.filter(([name]) => isNamed(name)).map(([, text]) => text);
-        const first = custom_id === null && parts.length === 0 ? generatedCustomId(row.number) : base;
+        const first = custom_id === null && parts.length === 0 ? generatedCustomId(number) : base;
         const stem = truncateCodePoints([first, ...parts].map(namePart).join("-"), MOST_STEM_CHARS);
         const isId = custom_id === null || typeof custom_id === "string";
         const variant = { stem, values: Object.fromEntries(listed) };
@@ -260,7 +241,8 @@ export class Expander {
   /** Null when there is a problem, which is reported. */
   async #readVars(
     vars: unknown,
-    { fileLine, fields }: SourceRow,
+    fields: Row["fields"],
+    file: string,
     report: Report,
   ): Promise<Variable[] | null> {
     if (typeof vars !== "object" || Array.isArray(vars) || vars === null) {
@@ -279,7 +261,7 @@ export class Expander {
       else if (name !== name.trim() || name === "" || name.length > MOST_NAME_CHARS || /[{}]/.test(name))
         wrong("is no name for a variable; use letters, digits and _");
       else if (typeof value === "string" && /^@[^@]/.test(value)) {
-        const values = await this.#readList(fileLine.file, value.slice(1));
+        const values = await this.#readList(file, value.slice(1));
         if (Array.isArray(values)) found.push({ name, values, isList: true });
         else wrong(`${value.slice(1)} ${values.problem}`);
       } else if (isValue(value)) {
@@ -303,7 +285,7 @@ export class Expander {
   }
 
   /** The variables of a row: its own, its cells, then those of all lines that it does not have itself. */
-  #variablesOf(row: SourceRow, own: readonly Variable[], given: Record<string, unknown>): Variable[] {
+  #variablesOf(row: Row, own: readonly Variable[], given: Record<string, unknown>): Variable[] {
     const { template, variables = [] } = this.#rules;
     const single = ([name, text]: [string, string]) => ({ name, values: [{ text }], isList: false });
     const prompt = template !== undefined && typeof given.prompt === "string" ? { prompt: given.prompt } : {};

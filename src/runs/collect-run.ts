@@ -8,7 +8,7 @@ import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
 import { mayPass } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { groupBy } from "../kernel/json.ts";
-import { microsToNumber, numberToMicros } from "../kernel/money.ts";
+import { type Cost, microsToNumber, numberToMicros } from "../kernel/money.ts";
 import { foldFileName } from "../kernel/text.ts";
 import { commitPendingInput, removePassingZips, withRunLock } from "./directory/claim.ts";
 import { type RunInput, readRunInput } from "./directory/input.ts";
@@ -37,7 +37,7 @@ import { fetchImages } from "./fetch/fetch-images.ts";
 import { findBatch, recordedItems, unknownBatches } from "./run-batches.ts";
 import { CLIENT, isUnknownHere, scopeOf, stands } from "./standing.ts";
 
-interface CollectOptions {
+export interface CollectOptions {
   dir: string;
   state: RunState;
   /** The batches of the run state that are known by id, in its order; all of them have ended. */
@@ -77,6 +77,26 @@ export interface RunOutcome {
   paidNowMicroUsd: number;
   /** Why the service does not know a batch of the run, by its id. */
   unknown: ReadonlyMap<string | null, ImgbatchError>;
+  /** Set if each image was a request of its own. */
+  direct?: DirectOutcome;
+}
+
+/** What is known of a run whose images are requests of their own, and what this command has paid for. */
+export interface DirectOutcome {
+  /** Images that an earlier command had made. */
+  keptCount: number;
+  /** The results of the images that this command has asked for, each with its price; 0 for a failure. */
+  asked: readonly ResultLine[];
+  /** What the images cost that this command has made; null when the service does not say. */
+  cost: Cost | null;
+  /** Whether the prices are no real money, because the images are drawn. */
+  isPlay: boolean;
+  /** The error that ended the run before every image was requested. Null when it ran to its end. */
+  stop: ImgbatchError | null;
+  /** The last failure that was not about one prompt. Null without one. */
+  failure: ImgbatchError | null;
+  /** Requests that an interruption ended before their answer came: they may be billed. */
+  abandonedCount: number;
 }
 
 /**

@@ -192,7 +192,7 @@ export async function makeFiles(job: FilesJob): Promise<FilesOutcome | null> {
     const file = found[at];
     if (file !== null && file !== undefined) derived.set(id, [...(derived.get(id) ?? []), file]);
   }
-  if (input.damage === null) outcome.removed = await removeUnnamed(made, wanted);
+  if (input.damage === null) outcome.removed = await removeUnnamed(made, wanted, job.isKnown);
   outcome.problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0));
   outcome.lines = job.lines.map(({ derived: _, ...line }) => {
     const own = derived.get(line.custom_id);
@@ -209,7 +209,7 @@ async function findTargets({ dir, lines }: FilesJob, input: RunInput) {
   const undecided: string[] = [];
   const results = new Map(lines.map((line) => [line.custom_id, line]));
   let review: Awaited<ReturnType<typeof readReview>> | null = null;
-  for (const { line } of input.lines()) {
+  for (const line of input.lines()) {
     const files = lineFilesOf(dir, line);
     if (files === null) continue;
     const ids = expandedCustomIds(line.custom_id, line.output_count ?? 1);
@@ -347,13 +347,20 @@ async function makeFile(
   return found(facts);
 }
 
-/** Removes the files that the run has made and that no line names any more, unless they were changed since. Returns their paths. */
-async function removeUnnamed(made: MadeFiles, wanted: ReadonlySet<string>): Promise<string[]> {
+/**
+ * Removes the files that the run has made and that no line names any more, unless they were changed since. Those of a lock file go with
+ * their entries. Returns their paths.
+ */
+async function removeUnnamed(
+  made: MadeFiles,
+  wanted: ReadonlySet<string>,
+  isKnown: FilesJob["isKnown"] = () => false,
+): Promise<string[]> {
   const removed: string[] = [];
   for (const path of made.paths()) {
     if (wanted.has(foldFileName(path))) continue;
     const sha256 = await hashFile(path);
-    if (sha256 === null || made.last(path)?.sha256 !== sha256) continue;
+    if (sha256 === null || made.last(path)?.sha256 !== sha256 || isKnown(path, sha256)) continue;
     await removeFile(path);
     removed.push(path);
   }

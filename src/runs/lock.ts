@@ -11,9 +11,10 @@ import { sha256Hex } from "../kernel/ids.ts";
 import { canonicalJson, groupBy, parseJson } from "../kernel/json.ts";
 import { microsToNumber, numberToMicros } from "../kernel/money.ts";
 import { readSharpVersion, readVersion } from "../kernel/package-file.ts";
-import { givenFields, type OptionFields, optionFields, withoutDefaults } from "../prompts/options.ts";
+import { type Options, optionsOf, withoutDefaults } from "../prompts/options.ts";
 import { type FileLine, formatProblem } from "../prompts/problems.ts";
-import { type InputLine, readRunInput, referencePath } from "./directory/input.ts";
+import { isNumbered, type LineFiles, numberedPath } from "../prompts/wanted-files.ts";
+import { type InputLine, lineFilesOf, readRunInput, referencePath } from "./directory/input.ts";
 import { type ResultLine, readResults } from "./directory/results.ts";
 import { hashFile } from "./directory/run-files.ts";
 import { readRunState } from "./directory/run-state.ts";
@@ -40,13 +41,13 @@ const headSchema = z.looseObject({
   sharp: z.string().describe("the version of the image library"),
   prompts: z.string().describe("the name of the prompt file"),
   flags: z
-    .record(z.string(), z.union([z.string(), z.array(z.string())]))
+    .record(z.string(), z.union([z.string(), z.array(z.string()), z.literal(true)]))
     .describe("the flags of the command that shape the pictures; paths lead from the lock file on"),
 });
 type LockHead = z.infer<typeof headSchema>;
 
 /** The flags that shape the pictures of a prompt file, such as `--aspect-ratio`. Paths lead from the lock file on, with `/`. */
-export type LockFlags = Readonly<Record<string, string | readonly string[]>>;
+export type LockFlags = Readonly<Record<string, string | readonly string[] | true>>;
 
 const entrySchema = z.looseObject({
   id: z.string().min(1).optional().describe("the custom_id as typed; absent without one"),
@@ -228,7 +229,7 @@ export function lockKeyOf(item: PromptItem, mimeType: ImageMimeType): string {
     sha256: hash,
   }));
   const { outputCount: output_count, model = null } = item;
-  const options = { ...optionFields(withoutDefaults(item)) } as Record<string, string | number>;
+  const options = { ...optionsOf(withoutDefaults(item)) } as Record<string, string | number>;
   return sha256Hex(
     canonicalJson({
       prompt: textOf(item.prompt),
@@ -239,6 +240,18 @@ export function lockKeyOf(item: PromptItem, mimeType: ImageMimeType): string {
       ...options,
     }),
   );
+}
+
+/** Returns the files of a line as its entry has them. */
+export function lockFilesOf(files: LineFiles | null | undefined, outputCount: number): LockFile[] {
+  const { wanted = [], unmarked } = files ?? {};
+  return wanted.flatMap((file) => {
+    const { path: _, ...form } = file;
+    const given = Object.entries(form).filter(([, value]) => value !== undefined);
+    const shape = { ...Object.fromEntries(given), ...(unmarked && { unmarked }) };
+    const count = isNumbered(file) ? outputCount : 1;
+    return Array.from({ length: count }, (_each, i) => ({ path: numberedPath(file, i + 1), ...shape }));
+  });
 }
 
 /** How a prompt stands to its entry. `unused` is an entry without a prompt. */
@@ -391,7 +404,8 @@ function unusedOf(
 /**
  * Writes the lock file of prompts, whole or not at all. `made`: the entries of prompts whose pictures are here; other prompts keep
  * what the lock has. Entries that say the same stay byte for byte. `keepsUnused`: entries without a prompt stay, at the end. The
- * file is not touched when nothing has changed.
+ * file is not touched when nothing has changed. Files that only earlier entries name are removed where their bytes are those of the
+ * lock; returns their paths.
  */
 export async function writeLock(
   promptFile: string,
@@ -401,24 +415,35 @@ export async function writeLock(
     made,
     flags,
     keepsUnused,
+    root = dirname(promptFile),
   }: {
     lines: readonly LockedLine[];
     made: ReadonlyMap<LockPrompt, LockEntry>;
     flags: LockFlags;
     keepsUnused: boolean;
+    /** Files are removed below this directory only. Default: that of the prompt file. */
+    root?: string | undefined;
   },
-): Promise<void> {
-  const texts = lines.flatMap(({ prompt, line }) => {
-    if (prompt === null) return keepsUnused && line !== null ? [line.text] : [];
+): Promise<string[]> {
+  const now = lines.flatMap(({ prompt, line }) => {
+    if (prompt === null) return keepsUnused && line !== null ? [line] : [];
     const entry = made.get(prompt);
-    if (entry === undefined) return line === null ? [] : [line.text];
-    return [line !== null && isSame(line.entry, entry) ? line.text : JSON.stringify(entry)];
+    if (entry === undefined) return line === null ? [] : [line];
+    return [line !== null && isSame(line.entry, entry) ? line : { entry, text: JSON.stringify(entry) }];
   });
+  const texts = now.map(({ text }) => text);
+  const removed =
+    before === null
+      ? []
+      : await removeLeft(
+          { ...before, root },
+          now.map(({ entry }) => entry),
+        );
   const path = lockPathOf(promptFile);
   const isOld = before !== null && canonicalJson(before.head.flags) === canonicalJson({ ...flags });
   const old = before?.lines.map(({ text }) => text) ?? [];
-  if (isOld && old.length === texts.length && old.every((text, i) => text === texts[i])) return;
-  if (before === null && texts.length === 0) return;
+  if (isOld && old.length === texts.length && old.every((text, i) => text === texts[i])) return removed;
+  if (before === null && texts.length === 0) return removed;
   const head: LockHead = {
     imgbatch_lock: LOCK_VERSION,
     program: readVersion(),
@@ -429,23 +454,18 @@ export async function writeLock(
   const end = before?.lineEnd ?? "\n";
   const text = [JSON.stringify(head), ...texts].map((line) => `${line}${end}`).join("");
   await saving(path, () => writeFileDurably(path, text));
+  return removed;
 }
 
-/**
- * Removes the files of entries that no prompt has, and that no other entry names: only where the bytes are still those of the lock.
- * Returns their paths.
- */
-export async function removeUnused(lock: Lock, lines: readonly LockedLine[]): Promise<string[]> {
-  const used = new Set(lines.flatMap(({ prompt }) => prompt?.files.map(({ path }) => path) ?? []));
+/** Removes the files that no entry names any more, where their bytes are still those of the lock. Returns their paths. */
+async function removeLeft(before: Lock, now: readonly LockEntry[]): Promise<string[]> {
+  const used = new Set(now.flatMap(({ files = [] }) => files.map(({ path }) => path)));
   const removed: string[] = [];
-  for (const { prompt, line } of lines) {
-    if (prompt !== null) continue;
-    for (const { path, sha256: hash } of line?.entry.files ?? []) {
-      if (used.has(path) || (await hashBelow(lock, path)) !== hash) continue;
-      const full = resolve(dirname(lock.path), path);
-      await removeFile(full);
-      removed.push(full);
-    }
+  for (const { path, sha256: hash } of before.lines.flatMap(({ entry }) => entry.files ?? [])) {
+    if (used.has(path) || (await hashBelow(before, path)) !== hash) continue;
+    const full = resolve(dirname(before.path), path);
+    await removeFile(full);
+    removed.push(full);
   }
   return removed;
 }
@@ -504,7 +524,7 @@ export async function entriesOfRun(
   const input = await readRunInput(dir);
   const results = new Map((await readResults(dir)).map((line) => [line.custom_id, line]));
   const { choices } = await readReview(dir);
-  const lines = Array.from(input.lines(), ({ line }) => line);
+  const lines = [...input.lines()];
   const places = groupBy(lines, ({ source }) => placeOf(source, source.values));
   for (const prompt of prompts) {
     const line = places.get(placeOf(prompt.fileLine, prompt.item.variant?.values))?.shift();
@@ -512,16 +532,25 @@ export async function entriesOfRun(
     const ids = expandedCustomIds(line.custom_id, line.output_count ?? 1);
     const images = ids.flatMap((id) => results.get(id) ?? []);
     if (images.length < ids.length || images.some((image) => !stands(image, "here"))) continue;
-    const choice = choices.get(line.custom_id)?.choose;
-    made.set(prompt, {
-      ...(prompt.id !== null && { id: prompt.id }),
-      key: prompt.key,
-      originals: images.flatMap(({ files }) => files[0]?.sha256 ?? []),
-      ...madeOf(images, line, state),
-      ...(choice !== undefined && { choice }),
-    });
+    const files = withHashes(prompt.files, images);
+    // A file that could not be made is no file of the prompt yet.
+    if (files === null) continue;
+    const facts = madeOf(images, { line, state, files, choice: choices.get(line.custom_id)?.choose });
+    made.set(prompt, { ...(prompt.id !== null && { id: prompt.id }), key: prompt.key, ...facts });
   }
   return made;
+}
+
+/** Adds the hashes of files that were made of images; null unless all of them were made. */
+function withHashes(
+  files: readonly LockFile[],
+  images: readonly ResultLine[],
+): NonNullable<LockEntry["files"]> | null {
+  const derived = new Map(
+    images.flatMap((image) => image.derived ?? []).map((file) => [file.path, file.sha256]),
+  );
+  const found = files.map((file) => ({ ...file, sha256: derived.get(file.path) ?? "" }));
+  return found.every(({ sha256: hash }) => hash !== "") ? found : null;
 }
 
 /** Identifies a prompt in its files, also where a line makes several of them. */
@@ -533,7 +562,7 @@ export function placeOf({ file, line }: FileLine, values: Readonly<Record<string
 function isOfPrompt(line: InputLine, item: PromptItem): boolean {
   const { model, quality, outputCount, references } = item;
   const hashes = references.map(({ sha256: hash }) => referencePath(hash));
-  const asked = ({ quality: _, ...options }: OptionFields) =>
+  const asked = ({ quality: _, ...options }: Options) =>
     canonicalJson(options as Record<string, string | number>);
   return (
     line.prompt === textOf(item.prompt) &&
@@ -541,16 +570,26 @@ function isOfPrompt(line: InputLine, item: PromptItem): boolean {
     (line.model === undefined || line.model === model) &&
     (line.quality === undefined || line.quality === quality) &&
     canonicalJson((line.reference_images ?? []).map(({ path }) => path)) === canonicalJson(hashes) &&
-    asked(givenFields(line)) === asked(optionFields(withoutDefaults(item)))
+    asked(optionsOf(line)) === asked(optionsOf(withoutDefaults(item)))
   );
 }
 
-/** What made the pictures of a prompt, what they cost, and when. */
+/** What an entry says of the pictures of a prompt. */
+type MadeFacts = Pick<
+  LockEntry,
+  "originals" | "files" | "made_by" | "cost" | "play_money" | "date" | "choice"
+>;
+
+/** Returns the pictures of a prompt with what made them, what they cost, and when. */
 function madeOf(
   images: readonly ResultLine[],
-  line: InputLine,
-  { batches, request, model: realtime, created_at: began }: RunState,
-): Pick<LockEntry, "made_by" | "cost" | "play_money" | "date"> {
+  {
+    line,
+    files,
+    choice,
+    state: { batches, request, model: realtime, created_at: began },
+  }: { line: InputLine; state: RunState; files: MadeFacts["files"]; choice: MadeFacts["choice"] },
+): MadeFacts {
   const costs = images.map(({ cost }) => cost);
   const sum = costs.includes(undefined)
     ? null
@@ -561,6 +600,8 @@ function madeOf(
   const seconds = batch?.created_at ?? null;
   const { edit, picture } = again;
   return {
+    originals: images.flatMap((image) => image.files[0]?.sha256 ?? []),
+    ...(files !== undefined && files.length > 0 && { files }),
     made_by: {
       model,
       ...(provider !== undefined && { provider }),
@@ -572,5 +613,47 @@ function madeOf(
     cost: sum === null ? null : microsToNumber(sum),
     ...(images.some(({ play_money: isPlay }) => isPlay) && { play_money: true as const }),
     date: (seconds === null ? began : new Date(1000 * seconds).toISOString()).slice(0, 10),
+    ...(choice !== undefined && { choice }),
   };
+}
+
+/**
+ * Brings the lock files of a run up to date after its pictures were made again: what made them, their hashes, and those of their files.
+ * Entries are found by their files; what prompts say is not read. A lock file that cannot be used stays as it is.
+ */
+export async function refreshLocks(dir: string, cwd: string): Promise<void> {
+  const state = await readRunState(dir);
+  if (state === null) return;
+  const results = new Map((await readResults(dir)).map((line) => [line.custom_id, line]));
+  const { choices } = await readReview(dir);
+  const input = await readRunInput(dir);
+  const made = new Map<string, Map<string, MadeFacts>>();
+  for (const line of input.lines()) {
+    const files = lineFilesOf(dir, line);
+    if (files === null) continue;
+    const count = line.output_count ?? 1;
+    const images = expandedCustomIds(line.custom_id, count).flatMap((id) => results.get(id) ?? []);
+    const hashed = withHashes(lockFilesOf(files, count), images);
+    const [first] = hashed ?? [];
+    if (hashed === null || first === undefined || images.some((image) => !stands(image, "here"))) continue;
+    const promptFile = join(files.from, basename(line.source.file));
+    const entries = made.get(promptFile) ?? new Map<string, MadeFacts>();
+    made.set(promptFile, entries);
+    const choice = choices.get(line.custom_id)?.choose;
+    entries.set(first.path, madeOf(images, { line, state, files: hashed, choice }));
+  }
+  for (const [promptFile, entries] of made) {
+    const lock = await readLock(promptFile, cwd).catch(() => null);
+    if (lock === null) continue;
+    const texts = lock.lines.map(({ entry, text }) => {
+      const facts = entries.get(entry.files?.[0]?.path ?? "");
+      if (facts === undefined) return text;
+      const { id, key } = entry;
+      const now: LockEntry = { ...(id !== undefined && { id }), key, ...facts };
+      return isSame(entry, now) ? text : JSON.stringify(now);
+    });
+    if (texts.every((text, i) => text === lock.lines[i]?.text)) continue;
+    const text = [lock.headText, ...texts].map((each) => `${each}${lock.lineEnd}`).join("");
+    await saving(lock.path, () => writeFileDurably(lock.path, text));
+  }
 }

@@ -4,24 +4,20 @@ import { join } from "node:path";
 import { saving } from "../client/file-errors.ts";
 import type { CreateBatchBody, CreateItemBody } from "../contract/batch-api.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { WIDEST_LIMITS } from "../contract/limits.ts";
 import type { StreamedBody } from "../http/transport.ts";
-import { checkRow } from "../prompts/check-row.ts";
-import { wireOptions } from "../prompts/options.ts";
-import { Problems } from "../prompts/problems.ts";
+import { optionsOf, wireOptions } from "../prompts/options.ts";
 import {
   damaged,
   type InputLine,
-  type NumberedLine,
   type RunInput,
   referencePath,
   requireUndamaged,
+  storedReference,
 } from "./directory/input.ts";
 import { retriedId } from "./directory/run-state.ts";
 import type { MadeAgain, RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { contentKeyOf, modelOf, type PlannedItem, type RunRequest } from "./plan/plan.ts";
-import type { PromptItem } from "./plan/prompt-files.ts";
-import { loadReference, type PromptReference } from "./plan/reference-files.ts";
+import type { PromptReference } from "./plan/reference-files.ts";
 import { type KeptText, Spool } from "./plan/spool.ts";
 
 /**
@@ -44,10 +40,8 @@ export async function requestOf(
   entry: RunBatch,
   input: RunInput,
   parentId: string | null,
-): Promise<{ body: string | StreamedBody; items: readonly PromptItem[] }> {
-  const asked = (await itemsOf(dir, input, entry.images ?? entry.prompts ?? [], entry.again?.images)).map(
-    withId,
-  );
+): Promise<{ body: string | StreamedBody; items: readonly PlannedItem[] }> {
+  const asked = await itemsOf(dir, input, entry.images ?? entry.prompts ?? [], entry.again?.images);
   const settings = { ...settingsOf(state), parentId };
   const { provider, model = settings.model } = entry;
   // Another provider may have other models than those that the prompts name.
@@ -77,64 +71,50 @@ export function settingsOf({ request }: RunState): Omit<RunRequest, "items" | "p
   return { model, name, mimeType, metadata, isReal: images === "real", origins };
 }
 
-function withId(item: PromptItem): PlannedItem {
-  return { ...item, customId: item.customId ?? "", typedId: null };
-}
-
 const isContentKey = (key: string | null) => key !== null && /^ib1-[0-9a-f]{64}$/.test(key);
 
 /**
- * Reads and checks prompts of a run's input again: the lines `[first, count]`, from 0, or one item for each image by its
- * id. `again`: what images are asked for instead. Throws `DIRECTORY_CONFLICT` when the input of the run is damaged.
+ * Returns prompts of a run's input: the lines `[first, count]`, from 0, or one item for each image by its id. `again`: what
+ * images are asked for instead. Throws `DIRECTORY_CONFLICT` when a line was edited, or a reference image is another one.
  */
 export async function itemsOf(
   dir: string,
   input: RunInput,
   named: readonly string[] | readonly [first: number, count: number],
   again: Readonly<Record<string, MadeAgain>> = {},
-): Promise<PromptItem[]> {
-  const problems = new Problems();
+): Promise<PlannedItem[]> {
   const spool = new Spool();
   /** Many prompts share a reference image. */
-  const loaded = new Map<string, PromptReference | null>();
-  const items: PromptItem[] = [];
-  for (const { number, line } of isRange(named) ? rangeOf(input, ...named) : imagesOf(input, named, again)) {
-    const { path: file } = input;
-    const report = (field: string | null, message: string) =>
-      problems.add({ file, line: number }, field, message);
-    // Files are made of the pictures of a run, not of a request.
-    const { references: specs, prompt, metadata, files: _, ...fields } = checkRow(line, RULES, report);
+  const stored = new Map<string, PromptReference>();
+  const items: PlannedItem[] = [];
+  for (const line of isRange(named) ? rangeOf(input, ...named) : imagesOf(input, named, again)) {
+    const { custom_id: customId, prompt, output_count: outputCount = 1, model, metadata, source } = line;
     const references: PromptReference[] = [];
-    for (const { path = "", field, id, type } of specs) {
-      const known = loaded.get(path);
-      const options = { baseDir: dir, limits: WIDEST_LIMITS, spool };
-      const facts = known === undefined ? await loadReference({ path, field }, options, report) : known;
-      loaded.set(path, facts);
-      if (facts === null) continue;
-      // Another image in its place would be sent and paid for.
-      if (referencePath(facts.sha256) !== path)
-        throw damaged(`${join(dir, path)} is another image than the one that was sent`);
-      references.push({ ...facts, ...labelsOf({ id, type }) });
+    for (const { path, ...labels } of line.reference_images ?? []) {
+      const reference = stored.get(path) ?? (await storedReference(dir, path));
+      stored.set(path, reference);
+      references.push({ ...reference, ...labels });
     }
-    const kept = metadata === null ? null : spool.keepText(JSON.stringify(metadata));
-    const fileLine = { file: line.source.file, line: line.source.line };
-    items.push({ ...fields, prompt: spool.keepText(prompt), references, metadata: kept, fileLine });
-  }
-  try {
-    problems.throwIfAny();
-  } catch (error) {
-    throw damaged(`${input.path} is not as the run has written it`, (error as ImgbatchError).details);
+    items.push({
+      customId,
+      typedId: source.id ?? null,
+      prompt: spool.keepText(prompt),
+      outputCount,
+      references,
+      ...(model === undefined ? {} : { model }),
+      ...optionsOf(line),
+      metadata: metadata === undefined ? null : spool.keepText(JSON.stringify(metadata)),
+      fileLine: { file: source.file, line: source.line },
+    });
   }
   return items;
 }
-
-const RULES = { limits: WIDEST_LIMITS, defaultCount: 1 };
 
 function isRange(named: readonly unknown[]): named is readonly [number, number] {
   return typeof named[0] === "number";
 }
 
-function* rangeOf(input: RunInput, first: number, count: number): Generator<NumberedLine> {
+function* rangeOf(input: RunInput, first: number, count: number): Generator<InputLine> {
   requireUndamaged(input);
   for (let at = first; at < first + count; at++) {
     const found = input.at(at);
@@ -147,15 +127,14 @@ function* imagesOf(
   input: RunInput,
   ids: readonly string[],
   again: Readonly<Record<string, MadeAgain>>,
-): Generator<NumberedLine> {
+): Generator<InputLine> {
   for (const id of ids) {
     const typed = input.get(id);
-    const line = typed && askedAgain(typed, again[id]);
-    if (line === undefined) {
+    if (typed === undefined) {
       requireUndamaged(input);
       throw damaged(`${input.path} does not hold the prompt of ${JSON.stringify(id)}`);
     }
-    yield { number: input.lineOf(id) ?? 0, line: { ...line, custom_id: retriedId(id) } };
+    yield { ...askedAgain(typed, again[id]), custom_id: retriedId(id) };
   }
 }
 
@@ -167,13 +146,6 @@ function askedAgain(line: InputLine, { model, seed, edit, picture }: MadeAgain =
     ...(seed !== undefined && { seed }),
     ...(picture !== undefined && edited),
   };
-}
-
-function labelsOf({ id, type }: { id: string | undefined; type: string | undefined }): {
-  id?: string;
-  type?: string;
-} {
-  return { ...(id === undefined ? {} : { id }), ...(type === undefined ? {} : { type }) };
 }
 
 /** A part of the body: text as it is, a prompt that becomes a JSON string, or a reference image that becomes Base64. */

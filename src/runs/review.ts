@@ -202,8 +202,8 @@ export async function readReviewedLines(dir: string): Promise<ReviewedLine[]> {
   ]);
   const made = new Map(results.map((line) => [line.custom_id, line.files[0]]));
   const ids = new Map<string, string[]>();
-  for (const { line } of input.lines())
-    ids.set(line.custom_id, expandedCustomIds(line.custom_id, line.output_count ?? 1));
+  for (const { custom_id, output_count = 1 } of input.lines())
+    ids.set(custom_id, expandedCustomIds(custom_id, output_count));
   const known = new Set([...ids.values()].flat());
   for (const id of made.keys()) if (!known.has(id)) ids.set(id, [id]);
   return [...ids].map(([id, images]) => ({

@@ -137,8 +137,8 @@ export async function pendingIn(
 export async function readAskedItems(dir: string): Promise<AskedItem[]> {
   const input = await readRunInput(dir);
   const items: AskedItem[] = [];
-  for (const { line } of input.lines()) {
-    const { custom_id: customId, output_count: outputCount = 1, model, size, quality } = line;
+  for (const { custom_id: customId, output_count: outputCount = 1, ...line } of input.lines()) {
+    const { model, size, quality } = line;
     items.push({ customId, outputCount, model, size, quality });
   }
   return items;

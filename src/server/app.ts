@@ -140,7 +140,7 @@ export function routesOf(surface: Surface, deps: HandlerDeps): Router {
   const { credential, screen, prefix, vendor } = surface;
   const router = express.Router({ caseSensitive: true, strict: true });
   const authenticate = credential ? [credential.authenticate(deps)] : [];
-  const faults = vendor !== undefined && deps.testBench !== null ? [meetFaults(vendor, deps)] : [];
+  const faults = vendor !== null && deps.testBench !== null ? [meetFaults(vendor, deps)] : [];
   if (screen) router.use(screen(deps));
   for (const path of new Set(surface.operations.map((operation) => operation.path))) {
     const operations = surface.operations.filter((operation) => operation.path === path);

@@ -52,8 +52,8 @@ export interface Surface {
   operations: readonly Operation[];
   /** Null when no key is needed. */
   credential: Credential | null;
-  /** The vendor whose API this is: faults of tests meet its operations. Absent for our own APIs. */
-  vendor?: Vendor;
+  /** The vendor whose API this is: faults of tests meet its operations. Null for our own APIs. */
+  vendor: Vendor | null;
   /** The operations are there only in a service for tests (`serve --test`, `exec`). */
   isForTests?: true;
   /** Checks of each operation, behind its own. */

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { CommandContext } from "../../src/cli/command.ts";
-import { openService, withService } from "../../src/cli/connect/connect.ts";
-import type { ServiceConnection } from "../../src/cli/connect/connection.ts";
+import { opened, openService, withService } from "../../src/cli/connect/connect.ts";
+import type { ConnectedService } from "../../src/cli/connect/connection.ts";
 import { findRunning } from "../../src/cli/connect/running-service.ts";
 import { explainStop } from "../../src/cli/interruption.ts";
 import { getBatch } from "../../src/client/batches.ts";
@@ -86,7 +86,11 @@ it("a key is not read from a terminal, where all could see it", async () => {
     data: await tempDir(),
   } as never;
   await expect(
-    openService(global, { workers: false }, { output, signal, stdin, cwd: await tempDir() }),
+    openService(
+      global,
+      { workers: false },
+      { output, clock: systemClock, signal, stdin, cwd: await tempDir() },
+    ),
   ).rejects.toMatchObject({
     code: "USAGE",
     message: expect.stringContaining("standard input is a terminal"),
@@ -100,29 +104,30 @@ it("[CONF-3] a command reads the configuration of its own working directory, not
   expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining("imgbatch.config.json") });
 });
 
-type Kind = ServiceConnection["kind"];
+type Kind = ConnectedService["kind"];
 
 const ON_DATA_DIRECTORY = {
   ...{ dataDirectory: "d", providers: [], upstream: null, disabled: () => [], noteDrawings: () => {} },
   ...{ failed: new AbortController().signal, paidRequests: () => 0, pause() {} },
-  ...{ endsWithCommand: false, goOn: async () => {}, leave: async () => {} },
+  ...{ stopsWithCommand: false, goOn: async () => {} },
 };
 
 /** A context whose connections go to these addresses, one after the other. */
 function contextOf(connections: { baseUrl: string; kind: Kind }[]) {
-  const closed: string[] = [];
+  const stopped: string[] = [];
   const notes: string[] = [];
   const note = (line: string) => void notes.push(line);
   const output = { note, warn: note, annotate() {}, detail() {}, progress() {}, settle() {}, event() {} };
-  const connect = async (): Promise<ServiceConnection> => {
+  const connect = async (): Promise<ConnectedService> => {
     const next = connections.shift();
     if (next === undefined) throw new Error("no more connections");
-    const close = async () => void closed.push(next.kind);
-    return { ...next, apiKey: FAKE_KEY, isLocal: true, close, ...ON_DATA_DIRECTORY };
+    const stop = async () => void stopped.push(next.kind);
+    const found = { ...next, apiKey: FAKE_KEY, isLocal: true, stop, ...ON_DATA_DIRECTORY };
+    return opened(found, { output, clock: systemClock });
   };
   return {
     context: { output, connect, clock: systemClock, options: {} } as unknown as CommandContext,
-    closed,
+    stopped,
     notes,
   };
 }
@@ -144,12 +149,12 @@ it("when the service of another command ends, the work is done again with the ne
     { baseUrl: await deadUrl(), kind: "running" as const },
     { baseUrl: await liveUrl(), kind: "embedded" as const },
   ];
-  const { context, closed, notes } = contextOf(connections);
+  const { context, stopped, notes } = contextOf(connections);
   const models = await withService(context, { workers: true }, async ({ http, kind }) =>
     kind === "running" ? http.json({ method: "GET", path: "/", maxRetries: 0 }) : listModels(http),
   );
   expect(models).toHaveLength(2);
-  expect(closed).toEqual(["embedded"]);
+  expect(stopped).toEqual(["running", "embedded"]);
   expect(notes).toHaveLength(1);
 });
 
@@ -162,7 +167,7 @@ it("a service that was named by the caller is not replaced, and refusals are fin
   const shared = contextOf([{ baseUrl: await liveUrl(), kind: "running" }]);
   const missing = withService(shared.context, { workers: false }, ({ http }) => getBatch(http, "x"));
   await expect(missing).rejects.toMatchObject({ code: "BATCH_IMAGE_NOT_FOUND" });
-  expect([...dead.closed, ...shared.closed]).toEqual([]);
+  expect([...dead.stopped, ...shared.stopped]).toEqual(["remote", "running"]);
 });
 
 it("a submission that an earlier command left open does not mean that the service has ended", async () => {

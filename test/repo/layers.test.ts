@@ -41,6 +41,8 @@ const ALLOWED: Record<string, readonly string[]> = {
     "kernel",
     "environment",
   ],
+  // What programs import.
+  library: ["contract", "kernel", "environment"],
   // Puts the parts of the service together.
   service: [
     "server",

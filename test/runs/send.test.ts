@@ -168,7 +168,7 @@ it("[RUN-8] a batch whose prompts were changed on disk since is not sent under i
   const before = harness.fake.count(/^POST/);
   await expect(harness.submit(EDITED, { isUpdate: true })).rejects.toMatchObject({
     code: "DIRECTORY_CONFLICT",
-    message: expect.stringContaining("input.jsonl is not as the run has written it"),
+    message: expect.stringContaining("input.jsonl:1 is not a line that a run has written"),
   });
   expect(harness.fake.count(/^POST/)).toBe(before);
 });

@@ -119,11 +119,11 @@ const named: [string, string, string[], Damage, RegExp][] = [
     /input\.jsonl:2 is not a line/,
   ],
   [
-    "a prompt that no service takes",
+    "another prompt in the place of that of a failed image",
     "input.jsonl",
     ["retry", "run"],
-    (text) => text.replace("a dog that fails", ""),
-    /input\.jsonl:2: prompt/,
+    (text) => text.replace("a dog that fails", "a wolf"),
+    /input\.jsonl:2 is not a line/,
   ],
   [
     "a million million images of a prompt",

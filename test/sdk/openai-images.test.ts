@@ -72,8 +72,12 @@ for (const library of ["openai", "openai-7"] as const) {
     it("[SDK-10] reads a stream of images", async () => {
       const wanted = { prompt: "a red fox", stream: true, partial_images: 2 };
       const { value } = await sdk.call<OpenaiBody<"ImageEvent">[]>("images.generate", wanted);
-      expect(value).toMatchObject([{ type: "image_generation.completed", usage: { output_tokens: 1120 } }]);
-      expect(shapeOf(value[0]?.b64_json)).toEqual(["image/png", 1024, 1024]);
+      expect(value).toMatchObject([
+        { type: "image_generation.partial_image", partial_image_index: 0, quality: "medium" },
+        { type: "image_generation.partial_image", partial_image_index: 1, background: "opaque" },
+        { type: "image_generation.completed", usage: { output_tokens: 1120 } },
+      ]);
+      for (const { b64_json } of value) expect(shapeOf(b64_json)).toEqual(["image/png", 1024, 1024]);
     });
 
     it("[SDK-10] gets an image by URL", async () => {

@@ -64,7 +64,7 @@ for (const library of ["openai", "openai-7"] as const) {
       const body = {
         model: MODEL,
         input: "a red fox",
-        tools: [TOOL],
+        tools: [{ ...TOOL, partial_images: 3 }],
         ...(method === "create" && { stream: true }),
       };
       const { value, error } = await sdk.call<{ type: string; response?: View }[]>(
@@ -76,6 +76,8 @@ for (const library of ["openai", "openai-7"] as const) {
       expect(types[0]).toBe("response.created");
       expect(types).toContain("response.image_generation_call.completed");
       expect(types).toContain("response.output_text.done");
+      const partial = "response.image_generation_call.partial_image";
+      expect(types.filter((type) => type === partial)).toHaveLength(3);
       expect(types.at(-1)).toBe("response.completed");
       const { response } = value.at(-1) ?? {};
       expect(response && shapeOf(response)[0]).toBe("image/png");

@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { serviceVariables } from "../../src/cli/commands/exec.ts";
+import { serviceVariables } from "../../src/environment.ts";
 import { tinyPng } from "../support/fake-provider.ts";
 import { ask, imagesOf } from "../support/openai-images.ts";
 import { tempDir } from "../support/temp-dir.ts";

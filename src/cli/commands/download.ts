@@ -8,6 +8,7 @@ import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { sniffImageType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
 import { syncDirectory } from "../../kernel/files.ts";
+import { collectRun } from "../../runs/collect-run.ts";
 import { adoptDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { imageFileName } from "../../runs/directory/names.ts";
 import {
@@ -21,7 +22,7 @@ import { saveZip, zipName } from "../../runs/fetch/zip.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { fetchRun } from "../finish-run.ts";
+import { describeFinished } from "../finish-run.ts";
 import { flagOption, pathOption, type TypedOptions, textOption, wholeOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
 import { nextCommand } from "../output/next-step.ts";
@@ -116,14 +117,10 @@ async function downloadDirectory(
   const known = runState.batches
     .map((entry) => batches.find((batch) => batch.id === entry.id))
     .filter((batch) => batch !== undefined);
-  return fetchRun(context, service, {
-    dir,
-    state: runState,
-    batches: known,
-    keepZip: false,
-    replayed: null,
-    shownDir,
-  });
+  const { clock, output: reporter, signal, beganMs } = context;
+  const run = { dir, state: runState, batches: known, keepZip: false };
+  const outcome = await collectRun({ ...run, service, clock, reporter, signal, beganMs });
+  return describeFinished(context, { outcome, state: runState, replayed: null, shownDir });
 }
 
 /** Throws `USAGE` for report options: reports describe a whole directory. */

@@ -26,6 +26,7 @@ import {
   type ImageConsent,
   pendingIn,
   readAskedItems,
+  type StartedRun,
   type Submissions,
   send,
 } from "../../runs/send.ts";
@@ -34,7 +35,7 @@ import { awaitBatches } from "../../runs/wait.ts";
 import { createBudget, type HeldFor, UNKNOWN_HOLD } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { describeFinished, finishRun, workInRun } from "../finish-run.ts";
+import { batchesOf, describeFinished, makeRun, workInRun } from "../finish-run.ts";
 import { pollInterval } from "../interruption.ts";
 import { flagOption, positiveDurationOption, textOption } from "../options.ts";
 import { noRun, ownIds, rememberedUpstream, resolveTarget, unknownRun } from "../targets.ts";
@@ -118,7 +119,9 @@ async function finish(
   );
   const run = { dir, shownDir, state, service, clock, reporter, signal, keepZip, isForgiving: true };
   const sending = { ...run, submissions, limits: DEFAULT_LIMITS, instead: name, sharesReferences: true };
-  const ended = { ...run, allowance, intervalMs, replayed: null };
+  const ended = { dir, shownDir, allowance };
+  const make = (sending: () => Promise<StartedRun>) =>
+    withJobs(makeRun(context, service, batchesOf(context, service, { ...run, intervalMs }, sending), ended));
   const open = known.filter(({ entry, batch }) => !batch.isDone && entry.provider !== name);
   let consentOf: ImageConsent | null | undefined;
   if (open.length > 0) {
@@ -149,7 +152,7 @@ async function finish(
     const consentTo = async () => (await priced(work, images)).budget.consent(images, [], UNKNOWN_HOLD);
     consentOf ??= images.length === 0 ? null : await consentTo();
     noteJobs(work);
-    return withJobs(finishRun(context, service, { ...ended, ...(await send({ ...sending, consentOf })) }));
+    return make(() => send({ ...sending, consentOf: consentOf ?? null }));
   }
   const batches = batchesNow();
   const outcome = await collectRun({ ...run, batches });
@@ -163,15 +166,18 @@ async function finish(
     if (plan.refused > 0)
       reporter.note(`${counted(plan.refused, "image")} refused because of the prompt: left out`);
     reporter.note("nothing to do");
-    return withJobs(describeFinished(context, { ...ended, outcome }));
+    return withJobs(describeFinished(context, { ...ended, state, replayed: null, outcome }));
   }
   const { budget } = await priced(work, images);
   if (dryRun) return describeDry(options, images, budget);
   consentOf ??= await budget.consent(images);
   // It is on disk before anything is asked for: which images the first upstream may bill, too.
-  const started = await send({ ...sending, consentOf }, { added: plan.added });
-  noteJobs(work);
-  return withJobs(finishRun(context, service, { ...ended, ...started }));
+  const agreed = consentOf;
+  return make(async () => {
+    const started = await send({ ...sending, consentOf: agreed }, { added: plan.added });
+    noteJobs(work);
+    return started;
+  });
 }
 
 /** The configuration behind `--upstream` is that of the service: there, it may be any name. */

@@ -1,15 +1,14 @@
 import { join, resolve } from "node:path";
 import { createRateLimiter } from "../../client/realtime.ts";
-import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import type { Http } from "../../http/http.ts";
-import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { Problems } from "../../prompts/problems.ts";
+import { type DirectOptions, direct } from "../../runs/direct.ts";
 import { withRunLock } from "../../runs/directory/claim.ts";
 import { damaged, readRunInput, requireUndamaged } from "../../runs/directory/input.ts";
 import { INPUT_FILE } from "../../runs/directory/names.ts";
-import { RESULTS_FILE, RETRY_FILE } from "../../runs/directory/results.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import {
   type Asked,
@@ -23,7 +22,6 @@ import {
 import { planRealtimeRun, type RealtimePlan, realtimeImages } from "../../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles } from "../../runs/plan/prompt-files.ts";
 import { reportExcess } from "../../runs/plan/settle-items.ts";
-import { type RealtimeOutcome, type RealtimeRunOptions, runRealtime } from "../../runs/realtime-run.ts";
 import { itemsOf } from "../../runs/request.ts";
 import type { ImageConsent } from "../../runs/send.ts";
 import { stands } from "../../runs/standing.ts";
@@ -31,21 +29,10 @@ import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { askOnce, expectedLimits, withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import {
-  billNote,
-  differsNote,
-  failureLines,
-  paidTwiceNote,
-  unknownOutcomeNote,
-  upstreamBill,
-} from "../finish-run.ts";
+import { makeRun } from "../finish-run.ts";
 import { stopReason } from "../interruption.ts";
 import { flagOf, flagOption, usdOption } from "../options.ts";
-import { type Judgement, judgeFailed } from "../output/batches.ts";
-import { exitCodeOf, originLines } from "../output/finish.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
-import { fetchAgain, SheetSoFar, writeRunReports } from "../output/reports.ts";
-import { nextOfImages, remakeElsewhere } from "../output/run-steps.ts";
 import { chooseUpstream, originsOf } from "../targets.ts";
 import { paidRequestsNote } from "../terminal.ts";
 import type { GenerateOptions } from "./generate-options.ts";
@@ -90,7 +77,7 @@ export async function generateMany(
   });
   const prompts = withShared(read);
   const { mimeType } = options;
-  return makeRun(context, options, {
+  return makeImages(context, options, {
     shownDir,
     wish,
     itemCount: prompts.length,
@@ -142,7 +129,7 @@ export async function retryLost(
   const plan = await readRealtimePlan(resolve(context.cwd, shownDir), runState);
   const inputImages = plan.images.reduce((most, image) => Math.max(most, image.references.length), 0);
   const withRefused = flagOption(options, "includeRefused");
-  return makeRun(
+  return makeImages(
     context,
     { maxCostMicroUsd: usdOption(options, "maxCost") },
     {
@@ -175,7 +162,7 @@ type RunChoices = Pick<GenerateOptions, "maxCostMicroUsd"> &
 
 const DEFAULT_CONCURRENCY = 4;
 
-interface WantedRun extends Pick<RealtimeRunOptions, "staysFailed"> {
+interface WantedRun extends Pick<DirectOptions, "staysFailed"> {
   shownDir: string;
   wish: Wish;
   /** The number of prompts. */
@@ -185,7 +172,7 @@ interface WantedRun extends Pick<RealtimeRunOptions, "staysFailed"> {
   planFor(model: ChosenRealtimeModel, origin: string | null, limits: Limits): RealtimePlan;
 }
 
-async function makeRun(
+async function makeImages(
   context: CommandContext,
   options: RunChoices,
   { shownDir, wish, itemCount, limitsOf, planFor, staysFailed }: WantedRun,
@@ -215,10 +202,8 @@ async function makeRun(
       if (!isAwaited()) answers.abort(signal.reason);
       else if (note !== null) reporter.note(note);
     };
-    const sheet = new SheetSoFar(context, { dir, shownDir });
-    const run: RealtimeRunOptions = {
+    const transport = direct({
       plan,
-      onSaved: (soFar) => sheet.show(soFar),
       onStop,
       answerSignal: answers.signal,
       ...(staysFailed && { staysFailed }),
@@ -230,144 +215,13 @@ async function makeRun(
       signal,
       awaitTurnToSend: rateLimiter,
       maxRetries: retries,
+      costOf: model.costOf,
+      isPlay: model.isPlay,
       approve: realtimeConsent(options, model, service, context),
-    };
-    // Without the lock, two commands in one directory would both pay for the missing images.
-    const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run)).finally(() =>
-      sheet.end(),
-    );
-    reporter.settle();
-    // `withService` replaces a borrowed service that ended, and runs this work again.
-    if (outcome.stop?.code === "SERVICE_GONE") throw outcome.stop;
-    if (!signal.aborted) {
-      const made = { shownDir, remake: "generate", model: model.id, upstream: service.upstream } as const;
-      const fetching = outcome.hasRetry ? remakeElsewhere(made) : fetchAgain(outcome, shownDir).retryCommand;
-      const retryCommand = outcome.stop === null ? (fetching ?? null) : null;
-      await writeRunReports(context, {
-        outcome,
-        shownDir,
-        model: model.id,
-        name: null,
-        retryCommand,
-        // What earlier commands of the run paid is not known. Drawings are always free.
-        cost: model.isPlay ? { micros: 0, isPlay: true } : null,
-      });
-    }
-    const { isPlay } = model;
-    const sum = sumCosts(outcome.made.map((image) => ({ micros: model.costOf(image), isPlay })));
-    const cost = sum && { ...sum, isPlay };
-    // A failure has no price here, but its upstream may bill it.
-    const costs = new Map<string, number>([
-      ...outcome.made.map((image) => [image.customId, model.costOf(image) ?? 0] as const),
-      ...outcome.failed.map(({ customId }) => [customId, 0] as const),
-    ]);
-    const paid = outcome.lines.flatMap((line) => {
-      const micros = costs.get(line.custom_id);
-      return micros === undefined ? [] : { ...line, cost: microsToNumber(micros) };
     });
-    const bill = isPlay ? null : upstreamBill(paid);
-    const made = { ...outcome, model: model.id, upstream: service.upstream, cost, bill };
-    return describeMany(context, shownDir, made);
+    // Without the lock, two commands in one directory would both pay for the missing images.
+    return withRunLock(dir, { clock, signal }, () => makeRun(context, service, transport, { dir, shownDir }));
   });
-}
-
-/** `cost` is that of the images that were made now, and `bill` that of all that were asked for; null when not known. */
-type EndedImages = RealtimeOutcome & { cost: Cost | null; bill: ReturnType<typeof upstreamBill> };
-
-function describeMany(
-  { output, global }: CommandContext,
-  dir: string,
-  outcome: EndedImages & { model: string; upstream: string | null },
-): CommandResult {
-  const { cost, bill, lines, stop, keptCount, hasRetry } = outcome;
-  const success = lines.filter((line) => line.files.length > 0).length;
-  const failures = lines.filter((line) => line.error !== undefined);
-  const unknown = failures.filter((line) => stands(line, "unknown")).length;
-  const counts = {
-    total: lines.length,
-    success,
-    failed: failures.length,
-    unknown,
-    pending: lines.length - success - failures.length,
-  };
-  const said = [...failureLines(lines), ...paidTwiceNote(lines, dir), ...unknownOutcomeNote(lines)];
-  for (const line of [...said, ...differsNote(lines, dir)]) output.note(line);
-  const { exitCode, error } = judgeImages(outcome, counts);
-  const failure = exitCode === EXIT_CODES.temporary.code ? outcome.failure : null;
-  if (error !== null && stop !== null) {
-    output.note(`error: ${error.message}`);
-    for (const line of originLines(stop)) output.note(line);
-  }
-  const parts = [
-    `${success} of ${lines.length} images on disk`,
-    ...(keptCount > 0 ? [`${success - keptCount} of them made now`] : []),
-    ...(counts.failed > unknown ? [`${counts.failed - unknown} failed`] : []),
-    ...(unknown > 0 ? [`${unknown} unknown`] : []),
-    ...(counts.pending > 0 ? [`${counts.pending} not requested yet`] : []),
-    ...(cost === null || cost.isPlay ? [] : [`${costText(cost)} now`]),
-  ];
-  output.note(`${parts.join(", ")}${cost?.isPlay ? `; ${costText(cost)}` : ""}`);
-  if (bill !== null) output.note(billNote(bill));
-  return {
-    exitCode,
-    json: {
-      directory: dir,
-      counts,
-      made_count: success - keptCount,
-      cost: cost === null ? null : microsToNumber(cost.micros),
-      ...playMoneyField(cost),
-      upstream_cost: bill === null ? null : microsToNumber(bill.micros),
-      ...(bill?.isAbout ? { upstream_cost_about: true } : {}),
-      results: `${dir}/${RESULTS_FILE}`,
-      retry: hasRetry ? `${dir}/${RETRY_FILE}` : null,
-      items: lines,
-      ...(error === null ? {} : { error }),
-    },
-    lines: [dir],
-    next: nextOfImages(
-      { ...outcome, shownDir: dir, remake: "generate" },
-      { stop, failure, exitCode },
-      global,
-    ),
-  };
-}
-
-interface Counts {
-  total: number;
-  success: number;
-  failed: number;
-  unknown: number;
-}
-
-/**
- * The reason that stopped the run decides the exit code. Without one, temporary failures get another code than final
- * ones.
- */
-function judgeImages(outcome: EndedImages, counts: Counts): Judgement {
-  const { stop, lines } = outcome;
-  if (stop !== null) {
-    const error = { code: stop.code, message: stopMessage(outcome, stop) };
-    return { exitCode: exitCodeOf(stop), error };
-  }
-  if (counts.failed === 0) return { exitCode: EXIT_CODES.ok.code, error: null };
-  const failed = judgeFailed(counts.success + counts.unknown === 0 ? "noImages" : "someFailed", counts);
-  const codes = lines.flatMap((line) => line.error?.code ?? []) as ErrorCode[];
-  const [first] = codes;
-  if (first !== undefined && codes.every((code) => errorEntry(code).exit === "temporary")) {
-    return {
-      exitCode: EXIT_CODES.temporary.code,
-      error: { code: first, message: failed.error?.message ?? "" },
-    };
-  }
-  return failed;
-}
-
-function stopMessage({ abandonedCount, cost }: EndedImages, stop: ImgbatchError): string {
-  const why = stopReason(stop);
-  if (why === null) return stop.message;
-  if (abandonedCount === 0) return `${why}; what had left was awaited.`;
-  const bill = cost?.isPlay ? "" : " and may be billed";
-  return `${why}; ${counted(abandonedCount, "request")} ${abandonedCount === 1 ? "was" : "were"} under way${bill}.`;
 }
 
 /**

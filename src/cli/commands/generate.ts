@@ -162,8 +162,8 @@ async function generateOne(
   return withService(context, { workers: true, upstream }, async (service) => {
     const { http } = service;
     const { retries, images } = options;
-    const { aspectRatio = null, size = null, seed = null, ...look } = options.options;
-    const { quality = null, background = null, negativePrompt = null } = look;
+    const { aspect_ratio: aspectRatio = null, size = null, seed = null, ...look } = options.options;
+    const { quality = null, background = null, negative_prompt: negativePrompt = null } = look;
     const named = target.name === null ? null : typeOfFileName(target.name);
     // PNG is the default of every service; some refuse a field that they do not know.
     const mimeType = options.mimeType ?? (named === "image/png" ? null : named);

@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { BACKGROUNDS, SIZE_TIERS } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
-import { type Options, optionFields, readOptions } from "../../prompts/options.ts";
+import { type Options, optionsOf, readOptions } from "../../prompts/options.ts";
 import type { FieldFlags } from "../../prompts/prompt-reader.ts";
 import type { VariableRules } from "../../prompts/variables.ts";
 import { loadReference, type PromptReference } from "../../runs/plan/reference-files.ts";
@@ -49,14 +49,15 @@ export const itemOptions: readonly OptionSpec[] = [
 
 /** Throws `USAGE` for a wrong option. */
 export function readItemOptions(typed: TypedOptions): Options {
-  return readOptions((_field, { key, read, advice, meant }) =>
-    readOption(typed, key, advice, (text) => read(text.trim()), meant),
-  );
+  return readOptions((field, { read, advice, meant }) => {
+    const name = field.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+    return readOption(typed, name, advice, (text) => read(text.trim()), meant);
+  });
 }
 
 /** Returns the flags that lines without a field of their own get it from. `others`: those that are no options of an item. */
 export function fieldFlags(items: Options, others: FieldFlags): FieldFlags {
-  const ofItems = Object.entries(optionFields(items)).map(([field, value]) => {
+  const ofItems = Object.entries(optionsOf(items)).map(([field, value]) => {
     const flag = `--${field.replaceAll("_", "-")}`;
     return [field, { flag, value }] as const;
   });

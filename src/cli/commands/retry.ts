@@ -56,7 +56,14 @@ import { requireSameOrigins } from "../../runs/start.ts";
 import { createBudget, type HeldFor, UNKNOWN_HOLD } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { describeFinished, describeRun, finishRun, workInRun } from "../finish-run.ts";
+import {
+  batchesOf,
+  describeDetached,
+  describeFinished,
+  describeRun,
+  makeRun,
+  workInRun,
+} from "../finish-run.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
@@ -64,7 +71,7 @@ import { notEnded } from "../output/batches.ts";
 import { type Flag, nextCommand, remakeCommand } from "../output/next-step.ts";
 import { noRun, originsOf, rememberedUpstream, resolveTarget } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
-import { describeDetached, withoutService } from "./submit.ts";
+import { withoutService } from "./submit.ts";
 
 export const command: CommandDetails = {
   arguments: [{ name: "<dir>", description: "the output directory of a run" }],
@@ -181,10 +188,11 @@ async function retry(
     updateStep,
     remakes: remake !== null,
   };
-  const finish = async (started: StartedRun) => {
-    if (options.detach) return describeDetached(context, options, started);
-    const result = await finishRun(context, service, { ...started, ...run });
-    if (remake !== null) await recordTold(dir, started.state, clock.nowMs());
+  const make = async (sending: () => Promise<StartedRun>) => {
+    const transport = batchesOf(context, service, run, sending);
+    if (options.detach) return describeDetached(context, options, await transport.send());
+    const result = await makeRun(context, service, transport, run);
+    if (remake !== null) await recordTold(dir, runState, clock.nowMs());
     return result;
   };
   const open = openRetry(runState, service);
@@ -205,13 +213,13 @@ async function retry(
     const started = await send({ ...work, consentOf });
     // Nobody has waited for a retry that was left to the service: once it has ended, this is the next one.
     const isOver = images.length === 0 && started.batches.every(({ isDone }) => isDone);
-    if (!options.detach || !isOver || remake !== null) return finish(started);
+    if (!options.detach || !isOver || remake !== null) return make(async () => started);
   }
   const before = remakeFlags(runState);
   const isSame = remake !== null && before !== null && canonicalJson(before) === canonicalJson(remake.flags);
   if (isSame && isUntold(runState, context.beganMs) && !dryRun) {
     reporter.note("the same command has just made these images: run it again for others");
-    return finish(await send(work));
+    return make(() => send(work));
   }
   if (remake !== null) {
     // A finished run needs no repair before: that would undo what a person has changed in a picture.
@@ -230,7 +238,7 @@ async function retry(
     }
     if (images.length > 0) {
       const consentOf = await consentTo(images);
-      return finish(await send({ ...work, consentOf }, { added }));
+      return make(() => send({ ...work, consentOf }, { added }));
     }
     reporter.note(`no picture of ${shownDir} is wanted again: \`${programName()} review\` decides that`);
     const outcome = await collectEnded(work, keepZip);
@@ -260,7 +268,7 @@ async function retry(
   if (plan.undecided > 0) reporter.note(undecidedNote(plan.undecided));
   if (plan.unknownHere > 0 && options.withLost) reporter.note(paidAgainNote(plan.unknownHere));
   const consentOf = await consentTo(images);
-  return finish(await send({ ...work, consentOf }, { added: plan.added }));
+  return make(() => send({ ...work, consentOf }, { added: plan.added }));
 }
 
 /** Throws `DIRECTORY_CONFLICT` if an earlier command is not finished, and this one is another. */

@@ -50,7 +50,7 @@ import { askOnce, expectedLimits, serviceToExpect, withService } from "../connec
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
-import { describeFinished, finishRun } from "../finish-run.ts";
+import { batchesOf, describeDetached, describeFinished, makeRun } from "../finish-run.ts";
 import { stoppable } from "../interruption.ts";
 import { describeLocked, openLocks, type RunLocks, writeLocks } from "../locks.ts";
 import { orWithSuccessor } from "../model-check.ts";
@@ -126,9 +126,9 @@ async function run(context: CommandContext): Promise<CommandResult> {
       }),
       findMore: (read, problems) => findMisfits(limited, options, read, problems),
     });
-    if (!options.files.isForced) await requireOwnFiles(options.dir, items);
     if (kept.size > 0) context.output.note(keptNote([...kept]));
     const locks = await openLocks(limited, options, items);
+    if (!options.files.isForced) await requireOwnFiles(options.dir, items, locks?.isKnown);
     if (locks === null) return await runItems(limited, options, items);
     const result = await runLocked(limited, { ...options, locks });
     if (!options.dryRun && !options.detach) await writeLocks(limited, options, locks);
@@ -280,6 +280,7 @@ async function runHere(
       shownDir,
       allowance,
       updateStep,
+      locks: options.locks,
     });
   });
 }
@@ -358,7 +359,7 @@ async function finishSubmitted(
       return null;
     });
     if (started === null || !isFindOnly)
-      return started && finishRun(context, service, { ...options, ...started });
+      return started && makeBatches(context, service, options, async () => started);
     return unsentBatches(state, service).length === 0 ? "found" : null;
   });
   return result === "found" ? submit(context, options, items, { service, submissions }) : result;
@@ -421,15 +422,11 @@ async function submit(
   const named = { ...options, limits, name: options.name ?? defaultName };
   const shares = models.first.options !== null;
   const origins = originsOf([models.first, ...settled.map(models.of)], providers);
-  const planFor = (how: { shares: boolean }) =>
-    planOf(named, models.first.id, settled, { isReal: isReal(providers), defaultQualities, origins, ...how });
-  const shared = planFor({ shares });
-  // An earlier version may have split the run so that its keys are others.
-  const isSplitSo = earlier === null || submittedBatches(earlier).length === shared.chunks.length;
-  const plan = isSplitSo ? shared : planFor({ shares: false });
+  const how = { isReal: isReal(providers), defaultQualities, origins, shares };
+  const plan = planOf(named, models.first.id, settled, how);
   const budget = createBudget(options, models, service, context);
   reportPlan(context, options, plan);
-  const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, names } = options;
+  const { dir, shownDir, allowance, isUpdate, names } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const adviseUpdate = (images: readonly Asked[]) => {
     const cost = budget.estimate(images);
@@ -473,8 +470,8 @@ async function submit(
     return describeDryRun(work, budget, models, { ...options, showsKeys: context.global.verbose });
   }
   return withRunLock(dir, { clock, signal }, async () => {
-    const started = await startRun(work);
     if (options.detach) {
+      const started = await startRun(work);
       const begun = { argument: shownDir, run: { dir, state: started.state } };
       const unknown = await unknownRun(begun, started.batches, service, context.global);
       if (unknown !== null && !unknown.isWhole) throw unknown.error;
@@ -482,15 +479,32 @@ async function submit(
       await leaveRun(dir, started.state);
       return describeDetached(context, options, started);
     }
-    const isEnded = started.batches.every(({ isDone }) => isDone);
-    const mayRetry = options.retries && earlier !== null && earlier.finished_at !== null && isEnded;
-    const again = mayRetry ? await makeAgain({ ...work, state: started.state }, budget, allowance) : null;
+    let advice: string | undefined;
     const isPlain = !options.isNew && options.explicitKey === null;
     const updateStep = isPlain ? commandAgain(context.typed, "--update") : undefined;
-    const ended = { dir, shownDir, keepZip, allowance, intervalMs, updateStep, replayed: started.replayed };
-    const result = await finishRun(context, service, { ...started, ...again?.started, ...ended });
-    return again?.advice === undefined ? result : { ...result, next: again.advice };
+    const result = await makeBatches(context, service, { ...options, updateStep }, async () => {
+      const started = await startRun(work);
+      const isEnded = started.batches.every(({ isDone }) => isDone);
+      const mayRetry = options.retries && earlier !== null && earlier.finished_at !== null && isEnded;
+      if (!mayRetry) return started;
+      const again = await makeAgain({ ...work, state: started.state }, budget, allowance);
+      advice = again?.advice;
+      return { ...started, ...again?.started, replayed: started.replayed };
+    });
+    return advice === undefined ? result : { ...result, next: advice };
   });
+}
+
+/** Makes the images of a run in batches, which `send` asks for or finds. */
+function makeBatches(
+  context: CommandContext,
+  service: ConnectedService,
+  options: SubmitOptions & { updateStep?: string | undefined },
+  send: () => Promise<StartedRun>,
+): Promise<CommandResult> {
+  const { dir, shownDir, keepZip, intervalMs, allowance, updateStep, locks } = options;
+  const transport = batchesOf(context, service, { dir, shownDir, keepZip, intervalMs }, send);
+  return makeRun(context, service, transport, { dir, shownDir, allowance, updateStep, locks });
 }
 
 /**
@@ -561,26 +575,6 @@ function planOf(
 
 function imagesOf(chunks: readonly Chunk[]): number {
   return chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
-}
-
-/** Describes batches that were made and go on. */
-export function describeDetached(
-  context: CommandContext,
-  options: Pick<SubmitOptions, "shownDir">,
-  started: StartedRun,
-): CommandResult {
-  const { batches, replayed } = started;
-  context.output.settle();
-  return {
-    json: {
-      directory: options.shownDir,
-      detached: true,
-      replayed,
-      batches: batches.map((batch) => batch.raw),
-    },
-    lines: batches.map((batch) => batch.id),
-    next: nextCommand(context.global, "wait", options.shownDir),
-  };
 }
 
 /**

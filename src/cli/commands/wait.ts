@@ -53,12 +53,11 @@ async function run(context: CommandContext): Promise<CommandResult> {
           retries: new Set(targets.flatMap(({ run }) => (run === null ? [] : retryIds(run.state)))),
         };
         // Commands that only ask start without the libraries that save images.
-        const { runsUnderWay, savingEarly } = await import("../finish-run.ts");
-        const runs = runsUnderWay(targets);
-        const ended = await savingEarly({ ...context, output, signal }, service, runs, (onLook) =>
+        const { savingEarlyOf } = await import("../finish-run.ts");
+        const ended = await savingEarlyOf({ ...context, output, signal }, service, targets, (onLook) =>
           awaitBatches(found, { ...waiting, onLook }),
         );
-        const batches = await withCounts(service.http, ended.batches, signal);
+        const batches = await withCounts(service.http, ended, signal);
         await recordAll(targets, batches, clock);
         output.settle();
         await requireImages(targets, batches, service, context.global);

@@ -8,7 +8,7 @@ import { hasChanged, outageText, pollBatches } from "../../runs/wait.ts";
 import type { CommandContext, CommandDetails, CommandResult, Lines, Output } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { runsUnderWay, savingEarly } from "../finish-run.ts";
+import { savingEarlyOf } from "../finish-run.ts";
 import { explainStop, pollInterval } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { batchLine, describeEnd } from "../output/batches.ts";
@@ -92,11 +92,9 @@ async function watch(
     const options = { service, clock, intervalMs, output, names: isNamed };
     const ended = isLive
       ? await watchLive(context, found, targets, options)
-      : (
-          await savingEarly(context, service, runsUnderWay(targets), (onLook) =>
-            watchBatches(found, { ...options, signal }, withLook(plain, onLook)),
-          ).finally(output.settle)
-        ).batches;
+      : await savingEarlyOf(context, service, targets, (onLook) =>
+          watchBatches(found, { ...options, signal }, withLook(plain, onLook)),
+        ).finally(output.settle);
     if (ended === null) return { json: {} };
     const batches = await withCounts(service.http, ended, signal);
     await recordAll(targets, batches, clock);
@@ -244,11 +242,9 @@ async function watchLive(
   };
   try {
     const view = { show, trouble: source.trouble };
-    const runs = runsUnderWay(targets);
-    const saving = savingEarly({ ...context, signal: both }, options.service, runs, (onLook) =>
+    return await savingEarlyOf({ ...context, signal: both }, options.service, targets, (onLook) =>
       watchBatches(found, { ...options, signal: both }, withLook(view, onLook)),
     );
-    return (await saving).batches;
   } catch (error) {
     if (quit.signal.aborted && !signal.aborted) return null;
     throw error;

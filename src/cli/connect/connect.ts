@@ -23,8 +23,8 @@ import { choiceOption, concurrencyOf, type GlobalOptions, textOption, usdOption 
 import { readAll, type Terminal } from "../terminal.ts";
 import type {
   ConnectedService,
+  FoundService,
   ReachableService,
-  ServiceConnection,
   ServiceNeeds,
   UpstreamChoice,
 } from "./connection.ts";
@@ -32,13 +32,13 @@ import { connectEmbedded } from "./embedded.ts";
 import { findRunning } from "./running-service.ts";
 
 /** The parts of the context that connecting needs. The signal stops it. */
-interface Surroundings extends Pick<Terminal, "stdin" | "cwd"> {
+interface Surroundings extends Pick<Terminal, "stdin" | "cwd">, Pick<CommandContext, "clock"> {
   output: Output;
   signal: AbortSignal;
 }
 
 /**
- * Connects to the service: the base URL of the flag, the environment or the configuration file; else the embedded one.
+ * Opens the service: the base URL of the flag, the environment or the configuration file; else the embedded one.
  * Throws `API_KEY_REQUIRED` without a key for a named service, the errors of `loadConfig`, and `USAGE` if `--upstream` is
  * typed for a named service, which has its own.
  */
@@ -46,10 +46,11 @@ export async function openService(
   global: GlobalOptions,
   needs: ServiceNeeds,
   surroundings: Surroundings,
-): Promise<ServiceConnection> {
+): Promise<ConnectedService> {
   const { output, signal, cwd } = surroundings;
   const { environment, config, dataDirectory, baseUrl } = await settingsOf(global, needs, cwd);
-  if (baseUrl === null) return connectEmbedded({ config, dataDirectory, needs, output, signal });
+  if (baseUrl === null)
+    return opened(await connectEmbedded({ config, dataDirectory, needs, output, signal }), surroundings);
   if (needs.unknownOutcome !== undefined) {
     const message = `--unknown is for the service inside imgbatch, and this command talks to ${baseUrl}, which has a rule of its own (limits.unknownOutcome).`;
     throw new ImgbatchError("USAGE", message, { param: "--unknown" });
@@ -57,13 +58,19 @@ export async function openService(
 
   const running = await findRunning(dataDirectory);
   const own = running?.baseUrl === baseUrl ? running : null;
-  return {
+  const found: FoundService = {
     baseUrl,
     apiKey: own?.apiKey ?? (await readApiKey(global, environment, surroundings)),
     ...(own === null ? {} : { confirm: own.confirm, providers: own.providers }),
     kind: "remote",
     isLocal: isLoopback(new URL(baseUrl).hostname),
+    upstream: null,
+    stopsWithCommand: false,
+    noteDrawings() {},
+    disabled: () => [],
+    stop: async () => {},
   };
+  return opened(found, surroundings);
 }
 
 /**
@@ -242,21 +249,22 @@ export async function withService<T>(
     const unknownOutcome = choiceOption(context.options, "unknown", UNKNOWN_OUTCOMES);
     const concurrency = concurrencyOf(context.options);
     const all = { ...needs, priced: pricedModel(context), unknownOutcome, concurrency };
-    const connection = await context.connect(all, context.signal);
+    const service = await context.connect(all, context.signal);
+    const { kind, baseUrl } = service;
     // `generate --file` sends as many requests at once to any service.
-    if (concurrency !== undefined && connection.kind !== "embedded" && context.options.file === undefined)
+    if (concurrency !== undefined && kind !== "embedded" && context.options.file === undefined)
       context.output.note(
-        `--concurrency has no effect: the service at ${connection.baseUrl} decides how many images it makes at once`,
+        `--concurrency has no effect: the service at ${baseUrl} decides how many images it makes at once`,
       );
+    context.output.detail(`service: ${baseUrl} (${WHOSE[kind]})`);
     try {
-      return await work(toService(connection, context));
+      return await work(service);
     } catch (error) {
       if (attempt >= CONNECTIONS || !isGone(error))
-        throw explainRefused(explainUnlisted(error, connection), connection);
+        throw explainRefused(explainUnlisted(error, service), service);
       context.output.warn("the service of the other process has ended; going on without it");
     } finally {
-      if (connection.kind === "running") await connection.leave();
-      if (connection.kind === "embedded") await connection.close();
+      await service.stop();
     }
   }
 }
@@ -273,12 +281,11 @@ export async function askOnce(
   const signal = AbortSignal.any([context.signal, AbortSignal.timeout(ONCE_MS)]);
   try {
     const needs = { workers: false, images: true, upstream, priced: pricedModel(context) };
-    const connection = await context.connect(needs, signal);
+    const service = await context.connect(needs, signal);
     try {
-      await ask(httpTo(connection, context, { maxRetries: 0 }), signal);
+      await ask(httpTo(service, context, { maxRetries: 0 }), signal);
     } finally {
-      if (connection.kind === "running") await connection.leave();
-      if (connection.kind === "embedded") await connection.close();
+      await service.stop();
     }
   } catch (error) {
     context.signal.throwIfAborted();
@@ -290,46 +297,34 @@ const WHOSE = {
   remote: "named by the caller",
   running: "embedded, in another process",
   embedded: "embedded, in this process",
-} as const satisfies Record<ServiceConnection["kind"], string>;
+} as const satisfies Record<ConnectedService["kind"], string>;
 
-function toService(connection: ServiceConnection, context: CommandContext): ConnectedService {
-  const { output } = context;
-  const { baseUrl, apiKey, kind, isLocal, providers } = connection;
-  const http = httpTo(connection, context, {
-    explain: (error) => explainRefused(error, connection),
-    onRetry: (error, delayMs, maybePaid) => {
-      const { code, message } = error;
-      output.event({ event: "retry", code, message, delay_ms: delayMs });
-      const again = `${message.replace(/\.?$/, ".")} Trying again in ${formatDuration(delayMs)}.`;
-      if (maybePaid) output.warn(again);
-      else output.progress(again);
+/** Lets a command ask a service: `output` gets what its requests come to. */
+export function opened(
+  service: FoundService,
+  { output, clock }: Pick<CommandContext, "output" | "clock">,
+): ConnectedService {
+  const { baseUrl, apiKey, kind } = service;
+  const http = httpTo(
+    service,
+    { output, clock },
+    {
+      explain: (error) => explainRefused(error, service),
+      onRetry: (error, delayMs, maybePaid) => {
+        const { code, message } = error;
+        output.event({ event: "retry", code, message, delay_ms: delayMs });
+        const again = `${message.replace(/\.?$/, ".")} Trying again in ${formatDuration(delayMs)}.`;
+        if (maybePaid) output.warn(again);
+        else output.progress(again);
+      },
     },
-  });
-  output.detail(`service: ${baseUrl} (${WHOSE[kind]})`);
-  const common = { kind, keyFingerprint: keyFingerprint(apiKey), isLocal };
-  if (connection.kind === "remote")
-    return {
-      ...common,
-      http,
-      identity: baseUrl,
-      upstream: null,
-      noteDrawings: () => {},
-      stopsWithCommand: false,
-      goOn: async (id) => void (await goOn(http, id, false)),
-      ...(providers === undefined ? {} : { providers }),
-    };
-  const { dataDirectory, upstream, noteDrawings, goOn: name } = connection;
+  );
   return {
-    ...common,
-    goOn: name,
-    ...(connection.kind === "embedded" ? { pause: connection.pause } : {}),
-    stopsWithCommand: connection.kind === "embedded" || connection.endsWithCommand,
-    identity: EMBEDDED,
-    dataDirectory,
-    upstream,
-    noteDrawings,
-    providers: connection.providers,
+    goOn: async (id) => void (await goOn(http, id, false)),
+    ...service,
     http: kind === "running" ? endingWithItsCommand(http) : http,
+    identity: kind === "remote" ? baseUrl : EMBEDDED,
+    keyFingerprint: keyFingerprint(apiKey),
     readsConfiguration: kind === "embedded",
   };
 }
@@ -363,19 +358,17 @@ function pricedModel({ options }: Pick<CommandContext, "options">): PricedModel 
 }
 
 /** The embedded service lists no model whose provider is disabled: then the provider is to be mended, not the model. */
-function explainUnlisted(error: unknown, connection: ServiceConnection): unknown {
-  const providers = connection.kind === "remote" ? [] : connection.disabled();
-  const [first] = providers;
+function explainUnlisted(error: unknown, { kind, providers = [], disabled }: FoundService): unknown {
+  const unusable = disabled();
+  const [first] = unusable;
   if (!(error instanceof ImgbatchError) || !UNLISTED.includes(error.code)) return error;
   if (first === undefined) {
-    if (connection.kind === "remote" || connection.providers.every(({ free }) => free)) return error;
+    if (kind === "remote" || providers.every(({ free }) => free)) return error;
     const advice =
       "a model whose price is not known here needs one: --model ID --unit-cost USD, or `prices` in the configuration";
     return new ImgbatchError(error.code, error.message, { ...error, advice, cause: error });
   }
-  const why = providers
-    .map(({ provider, message }) => named(provider, message.replace(/\.$/, "")))
-    .join("; ");
+  const why = unusable.map(({ provider, message }) => named(provider, message.replace(/\.$/, ""))).join("; ");
   const code = first.trouble === "forbidden" ? "PROVIDER_FORBIDDEN" : "PROVIDER_CREDENTIAL";
   return new ImgbatchError(code, `${error.message} ${why}. Nothing was sent.`, { cause: error });
 }
@@ -383,7 +376,7 @@ function explainUnlisted(error: unknown, connection: ServiceConnection): unknown
 const UNREACHABLE: readonly string[] = ["PROVIDER_UNREACHABLE", "REALTIME_PROVIDER_UNREACHABLE"];
 
 /** A server on this machine that refuses connections has to be started: trying again does not help. */
-function explainRefused<E>(error: E, { kind, providers = [] }: ServiceConnection): E | ImgbatchError {
+function explainRefused<E>(error: E, { kind, providers = [] }: FoundService): E | ImgbatchError {
   if (kind === "remote" || !(error instanceof ImgbatchError) || !UNREACHABLE.includes(error.code))
     return error;
   const server = error.advice === undefined ? refusingServer(error.message, providers) : null;

@@ -50,53 +50,31 @@ export interface ReachableService {
   providers?: readonly ProviderIdentity[];
 }
 
-/** A service on the data directory of the command. */
-interface OnDataDirectory extends ReachableService {
-  dataDirectory: string;
-  providers: readonly ProviderIdentity[];
-  /** The upstream that the command named or the run remembers. */
-  upstream: string | null;
+/**
+ * The service that a command works with. It is opened once, before the work, and stopped after it. `remote`: a service that the
+ * caller named. `running`: a service of another process on the data directory, which may end at any time. `embedded`: a service
+ * inside this process.
+ */
+export interface ConnectedService extends RunService, ReachableService {
+  kind: "remote" | "running" | "embedded";
+  /** Whether the service stops the batches of this command when the command ends. */
+  stopsWithCommand: boolean;
   /** Notes once that images are drawings or recorded ones, and how to get others. Call it before work that makes images. */
   noteDrawings(): void;
   /** The providers that cannot be used until the configuration or a key changes, and why. */
   disabled(): readonly DisabledProvider[];
-}
-
-export type ServiceConnection =
-  /** A service that the caller named. */
-  | (ReachableService & { kind: "remote" })
-  /** A service of another process on the data directory. It may end at any time. */
-  | (OnDataDirectory & {
-      kind: "running";
-      /** Whether it ends with the command of that process. Then it works on this command's batches while this command runs. */
-      endsWithCommand: boolean;
-      /** Lets a batch go on while this command runs. */
-      goOn(batchId: string): Promise<void>;
-      /** Stops the batches that this command alone has let go on. */
-      leave(): Promise<void>;
-    })
-  /** A service inside this process. */
-  | (OnDataDirectory & {
-      kind: "embedded";
-      /** Aborted with the reason if the service fails. */
-      failed: AbortSignal;
-      /** Lets a batch go on. */
-      goOn(batchId: string): Promise<void>;
-      /** Counts the requests that run now and cost money. */
-      paidRequests(): number;
-      /** Begins no more work for batches, and still answers. */
-      pause(): void;
-      /** Stops it: running items get up to one second, the rest is parked. */
-      close(): Promise<void>;
-    });
-
-/** The service that a command works with. */
-export interface ConnectedService extends RunService {
-  kind: ServiceConnection["kind"];
-  /** Begins no more work for batches. Left out for a service of another process. */
+  /** Begins no more work for batches, and still answers. Left out for a service of another process. */
   pause?(): void;
-  /** Whether the service stops the batches of this command when the command ends. */
-  stopsWithCommand: boolean;
-  /** Notes once that images are drawings or recorded ones, if the service is one of the data directory. */
-  noteDrawings(): void;
+  /** Counts the requests that run now and cost money. Left out for a service of another process. */
+  paidRequests?(): number;
+  /** Aborted with the reason if the service fails. Left out for a service of another process. */
+  failed?: AbortSignal;
+  /**
+   * Ends the work with it. A service inside this process is stopped: running items get up to one second, the rest is parked. One
+   * on the data directory stops the batches that this command alone has let go on.
+   */
+  stop(): Promise<void>;
 }
+
+/** A service that was found or started, before a command can ask it. */
+export type FoundService = Omit<ConnectedService, "http" | "identity" | "keyFingerprint">;

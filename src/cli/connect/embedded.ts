@@ -20,7 +20,7 @@ import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command.ts";
 import { isInterruption } from "../interruption.ts";
 import { paidRequestsNote } from "../terminal.ts";
-import type { DisabledProvider, ReachableService, ServiceConnection, ServiceNeeds } from "./connection.ts";
+import type { DisabledProvider, FoundService, ReachableService, ServiceNeeds } from "./connection.ts";
 import { findRunning } from "./running-service.ts";
 
 /** Running items get this long at the end of a command; then they are parked for the next one. */
@@ -46,9 +46,7 @@ interface Embedding {
  * throws `DATA_DIRECTORY_IN_USE` if the running service has other providers than the configuration, and
  * `API_KEY_REQUIRED`, before anything is created, if no provider has its key.
  */
-export async function connectEmbedded(
-  embedding: Embedding,
-): Promise<Exclude<ServiceConnection, { kind: "remote" }>> {
+export async function connectEmbedded(embedding: Embedding): Promise<FoundService> {
   const { dataDirectory, needs, signal, clock = systemClock } = embedding;
   const upstream = needs.upstream?.name ?? null;
   const wantsImages = needs.images ?? needs.workers;
@@ -79,7 +77,7 @@ export async function connectEmbedded(
         confirm,
         kind: "running",
         isLocal: true,
-        endsWithCommand,
+        stopsWithCommand: endsWithCommand,
         ...names,
         ...facts,
       };
@@ -140,7 +138,7 @@ function namesAt(service: ReachableService, clock: Clock) {
       names.add(id);
       if (names.size === 1) nameAgain().catch(() => {});
     },
-    leave: async () => {
+    stop: async () => {
       leaving.abort();
       const signal = AbortSignal.timeout(LEAVE_TIMEOUT_MS);
       await Promise.all([...names].map((id) => stopGoing(http, id, signal).catch(() => {})));
@@ -160,12 +158,7 @@ async function startOwn({
   needs,
   output,
   signal,
-}: Embedding & { config: Config }): Promise<
-  Omit<
-    Extract<ServiceConnection, { kind: "embedded" }>,
-    "dataDirectory" | "upstream" | "providers" | "noteDrawings"
-  >
-> {
+}: Embedding & { config: Config }): Promise<Omit<FoundService, "upstream" | "noteDrawings">> {
   const { startService } = await import("../../service/start-service.ts");
   const { createLog } = await import("../../service/pino-log.ts");
   const service = await startService({
@@ -185,12 +178,13 @@ async function startOwn({
     apiKey: service.credentials.api_key,
     kind: "embedded",
     isLocal: true,
+    stopsWithCommand: true,
     failed: service.failed,
     disabled: () => disabledNow(service),
     goOn: service.goOn,
     paidRequests,
     pause: service.pause,
-    close: async () => {
+    stop: async () => {
       const how = isInterruption(signal.reason) ? "a second Ctrl-C" : "Ctrl-C twice";
       const note = paidRequestsNote(paidRequests(), how);
       if (note !== null && !service.failed.aborted) output.note(note);

@@ -5,7 +5,6 @@ import {
   type Credentials,
   DATA_FILES,
   ownershipProof,
-  type ProviderIdentity,
   parseCredentials,
   parseServerFile,
   type ServerFile,
@@ -18,21 +17,14 @@ import type { ReachableService } from "./connection.ts";
 const PROBE_TIMEOUT_MS = 2000;
 const MAX_ANSWER_BYTES = 4096;
 
-/** A service that has proved that it runs on a data directory. */
-interface RunningService extends ReachableService {
-  workers: boolean;
-  endsWithCommand: boolean;
-  providers: readonly ProviderIdentity[];
-  /** Checks the proof again: the process may have ended since, and another program may have taken its port. */
-  confirm(signal: AbortSignal): Promise<void>;
-}
-
 /**
  * Finds the service that runs on a data directory. The program at the recorded address must prove that it can read the
  * directory, because ports are reused. Null if none does. Throws `API_KEY_REQUIRED` if a service runs but its key cannot
- * be read.
+ * be read. `confirm` asks for the proof again: the process may have ended since, and another program may have taken its port.
  */
-export async function findRunning(dataDirectory: string): Promise<RunningService | null> {
+export async function findRunning(
+  dataDirectory: string,
+): Promise<(Required<ReachableService> & Pick<ServerFile, "workers"> & { endsWithCommand: boolean }) | null> {
   const server = readServer(dataDirectory);
   if (server === null) return null;
   const { url: baseUrl, workers, providers, ends_with_command: endsWithCommand = false } = server;

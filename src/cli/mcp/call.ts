@@ -13,8 +13,8 @@ import { command as models } from "../commands/models.ts";
 import { command as retry } from "../commands/retry.ts";
 import { command as status } from "../commands/status.ts";
 import { command as submit } from "../commands/submit.ts";
-import { httpTo } from "../connect/connect.ts";
-import type { ServiceConnection, ServiceNeeds } from "../connect/connection.ts";
+import { httpTo, opened } from "../connect/connect.ts";
+import type { ConnectedService, ServiceNeeds } from "../connect/connection.ts";
 import { errorDocument, toImgbatchError } from "../output/finish.ts";
 import { adviceFor } from "../output/next-step.ts";
 import type { Spending } from "./spending.ts";
@@ -25,7 +25,7 @@ export interface Session {
   context: CommandContext;
   spending: Spending;
   /** Returns the service that the calls use. */
-  connect(needs: ServiceNeeds): Promise<ServiceConnection>;
+  connect(needs: ServiceNeeds): Promise<ConnectedService>;
   /** The options of `mcp` that go on to the commands. */
   passed: Readonly<Record<string, unknown>>;
   /** Aborted when the client has closed its end. */
@@ -102,9 +102,10 @@ export async function runLine(session: Session, line: Line, tell: (text: string)
     ask: null,
     root: context.cwd,
     connect: async (needs) => {
-      const connection = await session.connect(needs);
-      http = httpTo(connection, { output, clock: context.clock });
-      return noting(connection, note);
+      const service = await session.connect(needs);
+      const { clock } = context;
+      http = httpTo(service, { output, clock });
+      return opened(noting(service, note), { output, clock });
     },
   };
   const connected = () => {
@@ -149,9 +150,11 @@ function madeBy(result: CommandResult | null) {
 }
 
 /** An embedded service outlives each call, as one of another process does. An agent is told each time that images are drawn. */
-function noting(connection: ServiceConnection, note: (text: string) => void): ServiceConnection {
-  if (connection.kind === "remote") return connection;
-  const { providers } = connection;
+function noting(service: ConnectedService, note: (text: string) => void): ConnectedService {
+  if (service.kind === "remote") return service;
+  // No call ends the work of another one.
+  const { pause: _, ...shared } = service;
+  const { providers = [] } = shared;
   const isDrawing = providers.length > 0 && providers.every(({ type }) => type === "procedural");
   const noteDrawings = () => {
     if (isDrawing)
@@ -160,7 +163,7 @@ function noting(connection: ServiceConnection, note: (text: string) => void): Se
       );
   };
   // The server names the batches of its calls until it ends.
-  return { ...connection, kind: "running", endsWithCommand: false, leave: async () => {}, noteDrawings };
+  return { ...shared, kind: "running", stopsWithCommand: false, stop: async () => {}, noteDrawings };
 }
 
 /**

@@ -17,7 +17,7 @@ import { readVersion } from "../../kernel/package-file.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import type { CommandContext } from "../command.ts";
 import { openService } from "../connect/connect.ts";
-import type { ServiceConnection, ServiceNeeds } from "../connect/connection.ts";
+import type { ConnectedService, ServiceNeeds } from "../connect/connection.ts";
 import { pathOption, textOption, usdOption } from "../options.ts";
 import { toImgbatchError } from "../output/finish.ts";
 import { commandAgain } from "../output/next-step.ts";
@@ -143,32 +143,36 @@ function serviceOf(
   own: Pick<ServiceNeeds, "upstream" | "priced">,
   closing: AbortSignal,
 ) {
-  const { global, cwd, output, signal } = context;
-  let embedded: Extract<ServiceConnection, { kind: "embedded" }> | null = null;
-  const guests: Extract<ServiceConnection, { kind: "running" }>[] = [];
+  const { global, cwd, output, clock, signal } = context;
+  let embedded: ConnectedService | null = null;
+  const guests: ConnectedService[] = [];
   let fail = (_: unknown) => {};
   const failed = new Promise<never>((_, reject) => {
     fail = reject;
   });
   failed.catch(() => {});
-  const open = async (needs: ServiceNeeds): Promise<ServiceConnection> => {
+  const open = async (needs: ServiceNeeds): Promise<ConnectedService> => {
     closing.throwIfAborted();
     if (embedded !== null) return embedded;
     const ask = (images: boolean) =>
-      openService(global, { ...own, workers: true, images }, { output, signal, cwd, stdin: nothing() });
+      openService(
+        global,
+        { ...own, workers: true, images },
+        { output, clock, signal, cwd, stdin: nothing() },
+      );
     const hasData = existsSync(
       join(dataDirectoryOf(global.data, readEnvironment(), cwd), DATA_FILES.credentials),
     );
-    const connection = await ask(true).catch((error: unknown) => {
+    const service = await ask(true).catch((error: unknown) => {
       const mayLook = hasData && WITHOUT_IMAGES.includes(toImgbatchError(error).code);
       if (!mayLook || (needs.images ?? needs.workers)) throw error;
       return ask(false);
     });
-    if (connection.kind === "running") guests.push(connection);
-    if (connection.kind !== "embedded") return connection;
-    embedded = connection;
-    connection.failed.addEventListener("abort", () => fail(connection.failed.reason), { once: true });
-    return connection;
+    if (service.kind === "running") guests.push(service);
+    if (service.kind !== "embedded") return service;
+    embedded = service;
+    service.failed?.addEventListener("abort", () => fail(service.failed?.reason), { once: true });
+    return service;
   };
   let turn: Promise<unknown> = Promise.resolve();
   return {
@@ -177,18 +181,17 @@ function serviceOf(
     connect: async (needs: ServiceNeeds) => {
       const opening = turn.then(() => open(needs));
       turn = opening.catch(() => {});
-      const connection = await opening;
-      if (connection.kind !== "remote" && (needs.images ?? needs.workers))
-        requireUpstream(context, needs, own);
-      return connection;
+      const service = await opening;
+      if (service.kind !== "remote" && (needs.images ?? needs.workers)) requireUpstream(context, needs, own);
+      return service;
     },
     pause: async () => {
       await turn;
-      embedded?.pause();
+      embedded?.pause?.();
     },
     close: async () => {
-      await Promise.all(guests.map((guest) => guest.leave()));
-      await embedded?.close();
+      await Promise.all(guests.map((guest) => guest.stop()));
+      await embedded?.stop();
     },
   };
 }

@@ -31,10 +31,20 @@ export interface EndedSteps {
   failedAt?: readonly FileLine[];
   /** The step that makes the images of edited prompts. Default: none, where the prompt files are not known. */
   updateStep?: string | undefined;
+  /** The error that ended the run before every image was asked for. Default: null, none did. */
+  stop?: ImgbatchError | null;
+  /** An error of one of its images that was not about the prompt. Default: null, none. */
+  failure?: ImgbatchError | null;
 }
 
-/** The ways to get the images of a run that are not here, the cheapest first; else the command that shows them. */
-export function nextOfRun(run: EndedSteps, where: Whereabouts): string {
+/**
+ * What to do about what ended a run too early, if anything did; else the ways to get the images that are not here, the cheapest
+ * first; else the command that shows them.
+ */
+export function nextOfRun(run: EndedSteps & { exitCode: number }, where: Whereabouts): string {
+  const { stop = null, exitCode } = run;
+  const mayPass = run.remake === "generate" && exitCode === EXIT_CODES.temporary.code;
+  if (stop !== null || mayPass) return nextOfStop(stop ?? run.failure ?? null, { stop, exitCode }, where);
   const [cheapest, ...others] = repairsOf(run.lines).flatMap(({ kind }) => STEPS[kind](run, where) ?? []);
   return cheapest === undefined ? openStep(run.shownDir) : [...others, cheapest].join("\n");
 }
@@ -43,25 +53,16 @@ const ONLY_MISSING = "run the same command again: it makes only what is missing"
 /** After these exit codes, something has to be changed before the rest can be made. */
 const TO_CHANGE = [EXIT_CODES.auth, EXIT_CODES.money, EXIT_CODES.usage, EXIT_CODES.saving];
 
-/**
- * The next step of a run whose images are requests of their own: what stopped it comes first. `failure`: an error of one of
- * its images, if all of them may pass.
- */
-export function nextOfImages(
-  run: EndedSteps,
-  {
-    stop,
-    failure,
-    exitCode,
-  }: { stop: ImgbatchError | null; failure: ImgbatchError | null; exitCode: number },
+/** `error`: what stopped the run, or one of its errors if all of them may pass; null when it is not known. */
+function nextOfStop(
+  error: ImgbatchError | null,
+  { stop, exitCode }: { stop: ImgbatchError | null; exitCode: number },
   where: Whereabouts,
 ): string {
   if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
   if (stop?.code === "PROVIDER_UNREACHABLE" && stop.advice !== undefined) return stop.advice;
-  const error = stop ?? failure;
   const byKind = error === null ? null : adviceByKind(error, { where, paysAgain: true }, ONLY_MISSING);
   if (byKind !== null) return byKind;
-  if (stop === null && exitCode !== EXIT_CODES.temporary.code) return nextOfRun(run, where);
   if (TO_CHANGE.some(({ code }) => code === exitCode)) return `fix that, then ${ONLY_MISSING}`;
   return error === null ? ONLY_MISSING : `${ONLY_MISSING}${whenBilled(error.code)}`;
 }

@@ -7,6 +7,8 @@ export interface ImageConverter {
    * one. A JPEG shows white where the image is transparent.
    */
   convert(bytes: Buffer, to: { mimeType: ImageMimeType; quality: number | null }): Promise<Buffer>;
+  /** Returns the image in its size, in a type, as if its longer side had only so many pixels. */
+  soften(bytes: Buffer, to: { mimeType: ImageMimeType; edgePx: number }): Promise<Buffer>;
 }
 
 /** The facts that the bytes of an image show. */

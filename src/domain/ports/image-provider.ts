@@ -79,6 +79,8 @@ export interface ImageRequest {
   repeatKey?: string;
   /** Left out: the request says no more than the other fields. */
   verbatim?: VerbatimRequest;
+  /** How many unfinished pictures are wanted before the image. An upstream may have none, or fewer. Left out: none. */
+  partialImages?: number;
   /** Where the task of a slow upstream is kept. Left out: nowhere. */
   task?: TaskMemory;
 }
@@ -154,6 +156,8 @@ export interface LargeImage extends Pick<ReferenceImage, "read" | "lend"> {
  */
 export interface GeneratedImages<Image = Buffer | LargeImage> {
   images: readonly Image[];
+  /** The image before it was finished, the roughest picture first. Nobody has looked into the bytes. Left out: none. */
+  partials?: readonly (Buffer | LargeImage)[];
   /** Frees the memory and the disk that the images take. Must be called in the end. Left out: there is nothing to free. */
   discard?(): Promise<void>;
   /** The version that made the image; null when the upstream returned none. */

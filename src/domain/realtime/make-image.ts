@@ -37,7 +37,7 @@ function imageRequest(
   { id, index, model, content }: WantedImage,
   { provider, executedModel }: Pick<Offer, "provider" | "executedModel">,
 ): ImageRequest {
-  const { prompt, earlier, images, mask, options, verbatim } = content;
+  const { prompt, earlier, images, mask, options, verbatim, partialImages } = content;
   const seed = outputSeed(options, index);
   return {
     model: executedModel,
@@ -52,6 +52,7 @@ function imageRequest(
     seed: seed ?? seedOf(index === 0 ? id : `${id}/${index}`),
     defaultQuality: model.defaultQuality,
     ...(verbatim && { verbatim }),
+    ...(partialImages && { partialImages }),
     origin: "realtime",
   };
 }
@@ -240,6 +241,8 @@ export interface Made {
   /** The version that the upstream returned; the executed model when it returned none. */
   modelVersion: string;
   images: readonly MadeImage<Buffer>[];
+  /** As in `GeneratedImages`. */
+  partials: readonly Buffer[];
   /** Why the upstream refused the prompt or the picture; null when it did not. `images` is empty then. */
   refusal: string | null;
   /** Why there is no image, in words; null when there are some. */
@@ -323,7 +326,7 @@ async function makeImage(
   if (asked.kind === "aborted" || signal.aborted) throw reasonToEnd(deps, offer, wanted, signal);
   attempts.task = null;
   attempts.isInDoubt = false;
-  const { images, modelVersion, answer = null, usage = null } = asked.made;
+  const { images, partials = [], modelVersion, answer = null, usage = null } = asked.made;
   const call = { images: images.length, isError: false, usage, billedMicroUsd: priceMicroUsd };
   attempts.calls.push({ ...callOf(offer, wanted), ...call });
   return {
@@ -331,6 +334,7 @@ async function makeImage(
     executed,
     modelVersion: modelVersion ?? executed,
     images,
+    partials: partials.filter((each) => Buffer.isBuffer(each)),
     refusal: null,
     failure: null,
     answer,
@@ -409,8 +413,10 @@ async function readIntoMemory(
       facts,
     })),
   );
+  const unfinished = made.partials ?? [];
+  const partials = await Promise.all(unfinished.map((each) => (Buffer.isBuffer(each) ? each : each.read())));
   void output.discard?.().catch(() => {});
-  return { ...made, images };
+  return { ...made, images, partials };
 }
 
 function taskOf(attempts: Attempts, provider: ItemProvider): TaskMemory {
@@ -444,7 +450,7 @@ function withoutImage(
   const modelVersion = error.modelVersion ?? executed;
   const { message: failure, answer } = error;
   const words = { failure, answer, usage: null, isDrawn: isDrawing(provider) };
-  const nothing = { images: [], modelVersion, executed, provider: provider.name, ...words };
+  const nothing = { images: [], partials: [], modelVersion, executed, provider: provider.name, ...words };
   if (error.code === "SAFETY_BLOCKED") return { ...nothing, refusal: error.message };
   if (error.code === "EMPTY_IMAGE_OUTPUT") return { ...nothing, refusal: null };
   throw realtimeError(error);

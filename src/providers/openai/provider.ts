@@ -41,6 +41,8 @@ import { resultLines } from "../upstream/result-lines.ts";
 
 /** The most references of one edit, as OpenAI documents it. */
 const MAX_REFERENCES = 16;
+/** The most unfinished pictures of an image. */
+const MOST_PARTIALS = 3;
 
 type Entry = EntryOf<"openai">;
 /** The keys of an entry that decide the fields of a request. `preset`: the vendor's, if it is known. */
@@ -85,7 +87,7 @@ function imageFields(entry: FieldRules, request: ImageRequest): Fields {
   const { formats, defaultQuality: ofVendor } = modelFacts(entry.preset, model) ?? {};
   const { defaultQuality = ofVendor } = request;
   const { responseFormat, resolution } = entry;
-  const { verbatim } = request;
+  const { verbatim, partialImages } = request;
   // Without a type, some servers make a JPEG, which has no transparency.
   const hasType = formats !== undefined || options.background === "transparent";
   return {
@@ -96,6 +98,7 @@ function imageFields(entry: FieldRules, request: ImageRequest): Fields {
     // The price depends on it.
     ...(defaultQuality !== undefined && { quality: defaultQuality }),
     ...(verbatim?.api === "openai" ? verbatim.fields : {}),
+    ...(partialImages && { stream: true, partial_images: partialImages }),
     ...entry.extra,
     ...(resolution !== null &&
       tier !== "1K" && { resolution: resolution === "lower" ? tier.toLowerCase() : tier }),
@@ -172,7 +175,13 @@ async function readImages(
   const fields = wholeWords({ data: words, usage: valueAt(answer, "usage") }, inJson.decode);
   const notes = [...new Set(revised)].map((text) => `the prompt was rewritten: ${upstreamWords(text)}`);
   const said = { answer: { api: "openai", fields } } as const;
-  return { images, modelVersion, usage, notes: [...notes, ...lost], ...said };
+  const partials = listAt(answer, "partials").slice(0, MOST_PARTIALS);
+  const unfinished = partials.flatMap((entry) => {
+    const base64 = textAt(entry, "b64_json");
+    return base64 === null ? [] : [inJson.decode(base64)];
+  });
+  const rough = unfinished.length > 0 && { partials: unfinished };
+  return { images, modelVersion, usage, notes: [...notes, ...lost], ...rough, ...said };
 }
 
 function usageOf(answer: unknown, costOf: (tokens: TokenCounts) => number | null): UpstreamUsage | null {

@@ -224,14 +224,15 @@ export async function* eventsAsJson(body: AsyncIterable<Buffer>): AsyncGenerator
   yield Buffer.from("]");
 }
 
-/** Returns the answer that the events of OpenAI's Images API stand for: its last pictures, or the error that ended it. */
+/** Returns the answer that the events of OpenAI's Images API stand for: its last pictures, with the unfinished ones beside them, or the error that ended it. */
 export function answerOfEvents(events: unknown): unknown {
   if (!Array.isArray(events)) return events;
   const typeOf = (event: unknown) => textAt(event, "type") ?? "";
   const completed = events.filter((event) => typeOf(event).endsWith(".completed"));
   const last = completed.at(-1);
+  const partials = events.filter((event) => typeOf(event).endsWith(".partial_image"));
   if (last !== undefined)
-    return { data: completed, usage: valueAt(last, "usage"), model: valueAt(last, "model") };
+    return { data: completed, partials, usage: valueAt(last, "usage"), model: valueAt(last, "model") };
   return events.find((event) => errorOf(event) !== undefined) ?? events.at(-1);
 }
 

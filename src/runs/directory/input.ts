@@ -1,18 +1,10 @@
 import { closeSync, constants, openSync, readSync } from "node:fs";
 import { copyFile, readFile, rename, rm } from "node:fs/promises";
 import { join, relative, resolve, sep } from "node:path";
-import { z } from "zod";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import {
-  BACKGROUNDS,
-  FILE_FORMATS,
-  FITS,
-  type ImageSize,
-  MOST_SEED,
-  readImageSize,
-} from "../../contract/image-formats.ts";
-import { expandedCustomIds } from "../../contract/limits.ts";
+import { readImageHeader } from "../../contract/image-formats.ts";
+import { expandedCustomIds, WIDEST_LIMITS } from "../../contract/limits.ts";
 import {
   makeDirectory,
   openRegularFile,
@@ -23,17 +15,15 @@ import {
   writeFileDurably,
 } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import type { RowSource } from "../../prompts/check-row.ts";
 import { readLines } from "../../prompts/lines.ts";
-import { optionFields, seedOf } from "../../prompts/options.ts";
+import { type Options, optionsOf, seedOf } from "../../prompts/options.ts";
 import type { LineFiles } from "../../prompts/wanted-files.ts";
 import type { PlannedItem } from "../plan/plan.ts";
 import type { PromptReference } from "../plan/reference-files.ts";
 import { textOf } from "../plan/spool.ts";
 import { INPUT_FILE, REFERENCES_FOLDER } from "./names.ts";
-import { hashFile, isImagePath, isVersionPath, readJsonLine, writeJsonLines } from "./run-files.ts";
-
-/** Matches the path of a stored reference image, relative to the run's directory. */
-const REFERENCE_PATH = new RegExp(`^${REFERENCES_FOLDER}/[0-9a-f]{64}$`);
+import { hashFile, isImagePath, isVersionPath, readFacts, writeJsonLines } from "./run-files.ts";
 
 /** Returns the path of a stored reference image, relative to the run's directory. */
 export function referencePath(sha256: string): string {
@@ -84,6 +74,22 @@ export async function keepReference(dir: string, path: string): Promise<string |
   return sha256;
 }
 
+/**
+ * Returns the facts of a reference image that the run has stored at `path`, from its directory on. Throws `DIRECTORY_CONFLICT`
+ * if the file is missing or has other bytes: another image would be sent and paid for.
+ */
+export async function storedReference(dir: string, path: string): Promise<PromptReference> {
+  const file = join(dir, path);
+  const { head, sha256, bytes } = await readFacts(file, WIDEST_LIMITS.referenceImageBytes).catch(() => {
+    throw damaged(`${file} is missing, or cannot be read`);
+  });
+  const header = readImageHeader(head);
+  if (header === null || referencePath(sha256) !== path)
+    throw damaged(`${file} is another image than the one that was sent`);
+  const { mimeType, widthPx, heightPx } = header;
+  return { mimeType, sha256, bytes, pixels: (widthPx ?? 0) * (heightPx ?? 0), source: { path: file } };
+}
+
 /** Reads a stored reference image. Throws `SAVE_FAILED` when it was changed. */
 export async function readReference(dir: string, sha256: string): Promise<Buffer> {
   const path = join(dir, referencePath(sha256));
@@ -96,66 +102,20 @@ async function holds(path: string, sha256: string): Promise<boolean> {
   return (await hashFile(path)) === sha256;
 }
 
-const MOST_OUTPUTS = 1000;
-
-const imageSize = z.string().transform((text, context): ImageSize => {
-  const size = readImageSize(text);
-  if (size === null) context.addIssue({ code: "custom", message: "is no size of an image" });
-  return size ?? "1K";
-});
-
-const wantedFile = z.object({
-  path: z.string().min(1),
-  pixels: z.string().optional(),
-  fit: z.enum(FITS).optional(),
-  position: z.string().optional(),
-  format: z.enum(FILE_FORMATS),
-  encode_quality: z.int().min(1).max(100).optional(),
-  trim: z.literal(true).optional(),
-});
-
-/** A line of `input.jsonl`: the input as it was sent, in the form of a prompt file, with reference images by hash. */
-const inputSchema = z.looseObject({
-  custom_id: z.string().min(1),
-  prompt: z.string(),
-  output_count: z.int().min(1).max(MOST_OUTPUTS).optional(),
-  reference_images: z
-    .array(
-      z.looseObject({
-        path: z.string().regex(REFERENCE_PATH),
-        id: z.string().optional(),
-        type: z.string().optional(),
-      }),
-    )
-    .optional(),
+/** A prompt as a run sends it: a line of `input.jsonl`, in the form of a prompt file, with reference images by hash. */
+export interface InputLine extends Options {
+  custom_id: string;
+  prompt: string;
+  /** Default: 1. */
+  output_count?: number;
+  /** `path`: that of a stored reference image, from the directory of the run on. */
+  reference_images?: { path: string; id?: string; type?: string }[];
   /** The model, where it is another than that of the run. */
-  model: z.string().optional(),
-  aspect_ratio: z.string().optional(),
-  size: imageSize.optional(),
-  quality: z.string().optional(),
-  background: z.enum(BACKGROUNDS).optional(),
-  seed: z.int().min(0).max(MOST_SEED).optional(),
-  negative_prompt: z.string().optional(),
-  metadata: z.record(z.string(), z.unknown()).optional(),
+  model?: string;
+  metadata?: Record<string, unknown>;
   /** Where the prompt was read: file and line, and the id as typed. Without an id, that field is absent. */
-  source: z.looseObject({
-    id: z.string().optional(),
-    file: z.string(),
-    line: z.int().min(1),
-    /** The values of the lists that made the prompt. */
-    values: z.record(z.string(), z.string()).optional(),
-    /** The files that are made of its pictures besides those of the run. Paths of directories lead from that of the run. */
-    files: z
-      .object({
-        from: z.string(),
-        root: z.string().optional(),
-        unmarked: z.literal(true).optional(),
-        wanted: z.array(wantedFile).min(1),
-      })
-      .optional(),
-  }),
-});
-export type InputLine = z.infer<typeof inputSchema>;
+  source: RowSource;
+}
 
 /**
  * Writes the input of a run, and stores each of its reference images once, under its hash: the run then needs no other
@@ -177,17 +137,10 @@ export async function writeInput(
   }
   const lines = {
     *[Symbol.iterator]() {
-      for (const item of items) yield toInputLine(item, dir);
+      for (const item of items) yield sealed(toInputLine(item, dir));
     },
   };
   await writeJsonLines(join(dir, name), lines);
-}
-
-/** A line of the input of a run. */
-export interface NumberedLine {
-  /** Its number in the file, from 1. */
-  number: number;
-  line: InputLine;
 }
 
 /** The input of a run, by the id of each image, in input order. The text stays on disk; only the range of each line is in memory. */
@@ -196,12 +149,10 @@ export interface RunInput {
   has(id: string): boolean;
   /** The line that would make this image alone. Undefined for an unknown image, and when the file was removed since. */
   get(id: string): InputLine | undefined;
-  /** The number of an image's line in the file, from 1. */
-  lineOf(id: string): number | undefined;
   /** A line by its position, from 0. Undefined behind the last one. */
-  at(position: number): NumberedLine | undefined;
+  at(position: number): InputLine | undefined;
   /** All lines, in their order; each is read when it is asked for. */
-  lines(): Iterable<NumberedLine>;
+  lines(): Iterable<InputLine>;
   /** The path of the file. */
   path: string;
   /** Whether any prompt has reference images. */
@@ -215,7 +166,7 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024;
 
 /**
  * Reads the ranges of the lines of a run's input. Returns none if the directory has no input, as after a download. A
- * line that no run can have written is left out and reported as `damage`.
+ * line that is not as a run has written it is left out and reported as `damage`.
  */
 export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunInput> {
   const path = join(dir, name);
@@ -226,7 +177,7 @@ export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunI
   let start = 0;
   try {
     for await (const { number, text, bytes, problem } of readLines(regularFilePieces(path), MAX_LINE_BYTES)) {
-      const range = { number, start, bytes };
+      const range = { start, bytes };
       start += bytes + 1;
       const line = parseLine(text);
       const ids = line === null ? [] : imageIds(line);
@@ -247,11 +198,8 @@ export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunI
     const { code } = error as NodeJS.ErrnoException;
     if (code !== "ENOENT") damage ??= `${path} cannot be read (${code ?? error})`;
   }
-  const at = (position: number): NumberedLine | undefined => {
-    const range = lines[position];
-    const line = range === undefined ? null : parseLine(readRange(path, range));
-    return range === undefined || line === null ? undefined : { number: range.number, line };
-  };
+  const read = (range: LineRange | undefined) => (range && parseLine(readRange(path, range))) ?? undefined;
+  const at = (position: number) => read(lines[position]);
   return {
     path,
     damage,
@@ -260,13 +208,11 @@ export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunI
     *lines() {
       for (let position = 0, found = at(0); found !== undefined; found = at(++position)) yield found;
     },
-    lineOf: (id) => ranges.get(id)?.number,
     keys: () => ranges.keys(),
     has: (id) => ranges.has(id),
     get: (id) => {
-      const range = ranges.get(id);
-      const line = range === undefined ? null : parseLine(readRange(path, range));
-      if (line === null) return undefined;
+      const line = read(ranges.get(id));
+      if (line === undefined) return undefined;
       const { output_count: _, seed, ...rest } = line;
       const own = seed === undefined ? {} : { seed: seedOf(seed, imageIds(line).indexOf(id)) };
       return { ...rest, ...own, custom_id: id };
@@ -280,14 +226,13 @@ export function requireUndamaged({ damage }: RunInput): void {
 }
 
 /** Returns the error for an input that is not as the run wrote it. */
-export function damaged(what: string, details: readonly string[] = []): ImgbatchError {
+export function damaged(what: string): ImgbatchError {
   const advice =
     "put the file back, or run the command that made this directory again: it writes the file again, and nothing is paid twice";
-  return new ImgbatchError("DIRECTORY_CONFLICT", `${what}.`, { advice, details });
+  return new ImgbatchError("DIRECTORY_CONFLICT", `${what}.`, { advice });
 }
 
 interface LineRange {
-  number: number;
   start: number;
   bytes: number;
 }
@@ -296,8 +241,22 @@ function imageIds({ custom_id, output_count = 1 }: InputLine): string[] {
   return expandedCustomIds(custom_id, output_count);
 }
 
+/** The end of each line: a digest of what stands before it. A line that was edited does not fit its digest any more. */
+const DIGEST = /,"digest":"([0-9a-f]{16})"\}$/;
+
+function digestOf(text: string): string {
+  return sha256Hex(text).slice(0, 16);
+}
+
+function sealed(line: InputLine): object {
+  return { ...line, digest: digestOf(JSON.stringify(line)) };
+}
+
+/** Returns a line as a run has written it; null if it was edited since. */
 function parseLine(text: string): InputLine | null {
-  return readJsonLine(text, inputSchema);
+  const [end = "", digest] = DIGEST.exec(text) ?? [];
+  const line = `${text.slice(0, text.length - end.length)}}`;
+  return digest === digestOf(line) ? JSON.parse(line) : null;
 }
 
 /** Returns the text of a range of the file; "" when it cannot be read. */
@@ -329,7 +288,7 @@ function toInputLine(item: PlannedItem, dir: string): InputLine {
     ...(item.outputCount === 1 ? {} : { output_count: item.outputCount }),
     ...(references.length === 0 ? {} : { reference_images: references }),
     ...(item.model === undefined ? {} : { model: item.model }),
-    ...optionFields(item),
+    ...optionsOf(item),
     ...(item.metadata === null ? {} : { metadata: JSON.parse(textOf(item.metadata)) }),
     source: {
       ...(item.source ?? { ...(typedId === null ? {} : { id: typedId }), ...fileLine, ...values }),

@@ -9,7 +9,7 @@ import { makeDirectory, regularFilePieces, syncDirectory } from "../../kernel/fi
 import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { codePointLength } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
-import { givenFields } from "../../prompts/options.ts";
+import { optionsOf } from "../../prompts/options.ts";
 import { stands } from "../standing.ts";
 import { type InputLine, type RunInput, readRunInput } from "./input.ts";
 import { IMAGES_FOLDER, VERSIONS_FOLDER } from "./names.ts";
@@ -233,7 +233,7 @@ function askedFor(line: InputLine | undefined, again: MadeAgain = {}): object {
   if (line === undefined) return {};
   const { prompt, source, metadata } = line;
   const { model = line.model, seed = line.seed } = again;
-  const options = givenFields({ ...line, seed });
+  const options = optionsOf({ ...line, seed });
   return {
     prompt,
     source_id: source.id ?? null,

@@ -314,36 +314,36 @@ export function realtimeProblems(
   asked: Options,
 ): { field: OptionField; message: string }[] {
   const { id, aspectRatios, imageSizes, options } = model;
-  const { aspectRatio, quality, background, negativePrompt } = withoutDefaults(asked);
+  const { aspect_ratio, quality, background, negative_prompt } = withoutDefaults(asked);
   const problems: { field: OptionField; message: string }[] = [];
   const add = (field: OptionField, message: string) => problems.push({ field, message });
   const check = (field: OptionField, value: string | undefined, known: readonly string[] | null) => {
     if (value === undefined || known === null || known.includes(value)) return;
     add(field, `${value}: ${id} makes ${known.length === 0 ? "none" : known.join(", ")}`);
   };
-  check("aspect_ratio", aspectRatio, aspectRatios);
+  check("aspect_ratio", aspect_ratio, aspectRatios);
   const pixels = pixelsProblem(model, asked);
   if (pixels !== null) add("size", pixels);
   else if (asked.size === undefined || isTier(asked.size)) check("size", asked.size, imageSizes);
-  const words = { quality, background, negative_prompt: negativePrompt };
+  const words = { quality, background, negative_prompt };
   for (const [field, value] of Object.entries(words) as [keyof typeof words, string | undefined][])
     if (value !== undefined && options === null) add(field, `${value}: ${BATCHES_ONLY}`);
   if (options === null) return problems;
   check("quality", quality, options.qualities);
   check("background", background, options.backgrounds);
-  if (negativePrompt !== undefined && !options.negativePrompt)
-    add("negative_prompt", `${negativePrompt}: ${id} takes none; say it in the prompt`);
+  if (negative_prompt !== undefined && !options.negativePrompt)
+    add("negative_prompt", `${negative_prompt}: ${id} takes none; say it in the prompt`);
   return problems;
 }
 
 /** Returns why a size in pixels cannot be asked for in real time; null when it can, or is none. */
 function pixelsProblem(
   { id, imageSizes, aspectRatios, options }: ChosenRealtimeModel,
-  { size, aspectRatio }: Pick<Options, "size" | "aspectRatio">,
+  { size, aspect_ratio }: Pick<Options, "size" | "aspect_ratio">,
 ): string | null {
   const exact = size === undefined ? null : readPixels(size);
   if (exact === null) return null;
-  if (aspectRatio !== undefined) return `${size}: it has a ratio of its own; leave the aspect ratio out`;
+  if (aspect_ratio !== undefined) return `${size}: it has a ratio of its own; leave the aspect ratio out`;
   const facts = {
     tiers: SIZE_TIERS.filter((tier) => imageSizes?.includes(tier) ?? true),
     ratios: RATIOS.extended.filter((ratio) => aspectRatios?.includes(ratio) ?? true),

@@ -3,7 +3,7 @@ import type { ImageMimeType } from "../../contract/image-formats.ts";
 import { expandedCustomIds, generatedCustomId, type Limits } from "../../contract/limits.ts";
 import { canonicalJson } from "../../kernel/json.ts";
 import { safeFileName, truncateCodePoints } from "../../kernel/text.ts";
-import { type Options, optionFields, readOptions, seedOf, withoutDefaults } from "../../prompts/options.ts";
+import { type Options, optionsOf, seedOf, withoutDefaults } from "../../prompts/options.ts";
 import { splitIntoBatches } from "../../prompts/split-into-batches.ts";
 import { createDiskNames, modelEnd } from "../directory/names.ts";
 import type { PromptItem } from "./prompt-files.ts";
@@ -187,7 +187,7 @@ function identityOf(item: PromptItem): JsonValue {
     output_count,
     references,
     ...(model === undefined ? {} : { model }),
-    ...(optionFields(item) as { [name: string]: JsonValue }),
+    ...(optionsOf(item) as { [name: string]: JsonValue }),
   };
 }
 
@@ -234,8 +234,8 @@ export function planRealtimeRun(settings: RealtimeSettings, prompts: readonly Pr
     ),
   );
   const { model, mimeType, origin = null } = settings;
-  const { aspectRatio = null, size = null, ...others } = usual;
-  const asked = { model, aspectRatio, size, ...others };
+  const { aspect_ratio = null, size = null, ...others } = usual;
+  const asked = { model, aspect_ratio, size, ...others };
   const more = { ...(mimeType !== null && { mimeType }), ...(origin !== null && { origin }) };
   const head = { kind: "realtime", ...asked, ...more };
   const inputSha256 = contentHash(head, planned);
@@ -247,7 +247,6 @@ export function realtimeImages(items: readonly (readonly [id: string, PromptItem
   const names = createDiskNames();
   return items.map(([customId, { prompt, references, ...item }]) => {
     const stem = names.take(safeFileName(customId));
-    const options = readOptions((_field, { key }) => item[key]);
-    return { customId, prompt, references, ...options, stem };
+    return { customId, prompt, references, ...optionsOf(item), stem };
   });
 }

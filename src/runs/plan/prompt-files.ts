@@ -6,11 +6,10 @@ import { programName, shellWord } from "../../kernel/command-line.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { isWithin, openPathBelow, realPathBelow } from "../../kernel/files.ts";
 import { foldFileName, truncateCodePoints } from "../../kernel/text.ts";
-import type { RowSource } from "../../prompts/check-row.ts";
-import { type Options, optionFields } from "../../prompts/options.ts";
-import { type FileLine, MOST_SHOWN_CHARS, type Problems } from "../../prompts/problems.ts";
-import { PromptReader, type ReaderRules, type ReadPrompt } from "../../prompts/prompt-reader.ts";
-import type { Variant } from "../../prompts/variables.ts";
+import type { CheckedRow, RowSource, Variant } from "../../prompts/check-row.ts";
+import { type Options, optionsOf } from "../../prompts/options.ts";
+import { type FileLine, MOST_SHOWN_CHARS, type Problems, type Report } from "../../prompts/problems.ts";
+import { PromptReader, type ReaderRules } from "../../prompts/prompt-reader.ts";
 import { isNumbered, type LineFiles, numberedPath } from "../../prompts/wanted-files.ts";
 import { RUN_STATE_FILE } from "../directory/run-state.ts";
 import { loadReference, type PromptReference } from "./reference-files.ts";
@@ -123,8 +122,8 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
   const baseDir = baseOf(source);
   const bytes = isStdin ? source.stdin() : piecesOf(path, rules.root);
   try {
-    for await (const prompt of reader.read(file, bytes, rules.format ?? null))
-      await keep(prompt, baseDir, input);
+    for await (const { row, report } of reader.read(file, bytes, rules.format ?? null))
+      await keep(row, baseDir, input, report);
   } catch (error) {
     const code = systemCode(error);
     // The input is not wrong: reading was interrupted, or the disk for temporary files is full.
@@ -203,13 +202,13 @@ function baseOf({ name, cwd }: PromptSource): string {
 }
 
 async function keep(
-  { row, number, variant, fileLine, report }: ReadPrompt,
+  { references: specs, prompt, metadata: extra, files: wanted, variant, ...fields }: CheckedRow,
   baseDir: string,
   input: Input,
+  report: Report,
 ): Promise<void> {
   const { rules, spool, reader, items, loaded } = input;
-  if (items.at(-1)?.number !== number) loaded.clear();
-  const { references: specs, prompt, metadata: extra, files: wanted, ...fields } = row;
+  if (items.at(-1)?.number !== fields.number) loaded.clear();
   const references: PromptReference[] = [];
   for (const spec of specs) {
     const { path, id, type } = spec;
@@ -228,7 +227,7 @@ async function keep(
           ...(rules.isUnmarked ? { unmarked: true } : {}),
           wanted,
         };
-  if (files !== null) await claimFiles(files, { row, fileLine, report }, input);
+  if (files !== null) await claimFiles(files, fields, input, report);
   // No further problem would be shown, so the items are not needed.
   if (reader.problems.isFull) items.length = 0;
   else {
@@ -239,8 +238,6 @@ async function keep(
       prompt: spool.keepText(prompt),
       references,
       metadata,
-      fileLine,
-      number,
       ...(files === null ? {} : { files }),
     };
     items.push(variant === null ? kept : { ...kept, variant });
@@ -250,13 +247,14 @@ async function keep(
 /** Reports files that do not lie where they may, and those that another line has. */
 async function claimFiles(
   files: LineFiles,
-  { row, fileLine, report }: Pick<ReadPrompt, "row" | "fileLine" | "report">,
+  { fileLine, outputCount, model }: Pick<CheckedRow, "fileLine" | "outputCount" | "model">,
   { owners, rules }: Input,
+  report: Report,
 ): Promise<void> {
   const own = new Set<string>();
   for (const [index, file] of files.wanted.entries()) {
     const field = index === 0 ? "file" : "also";
-    for (let number = 1; number <= (isNumbered(file) ? row.outputCount : 1); number++) {
+    for (let number = 1; number <= (isNumbered(file) ? outputCount : 1); number++) {
       const path = numberedPath(file, number);
       const real = await findFile(files, path);
       const isInRoot = real !== null && (rules.root === undefined || isWithin(rules.root, real));
@@ -268,10 +266,10 @@ async function claimFiles(
       const owner = owners.get(name);
       const isTaken = owner !== undefined || own.has(name);
       own.add(name);
-      if (owner === undefined) owners.set(name, { fileLine, model: row.model });
+      if (owner === undefined) owners.set(name, { fileLine, model });
       if (!isTaken) continue;
       const { file: other, line } = owner?.fileLine ?? fileLine;
-      const isOfModels = owner !== undefined && owner.model !== row.model;
+      const isOfModels = owner !== undefined && owner.model !== model;
       const way = isOfModels
         ? "write {{model}} in it, so that each model has a file of its own"
         : "name another one";
@@ -322,7 +320,7 @@ export function toPromptLine(item: PromptItem, cwd: string): Record<string, unkn
     ...(outputCount === 1 ? {} : { output_count: outputCount }),
     ...(images.length === 0 ? {} : { reference_images: images }),
     ...(model === undefined ? {} : { model }),
-    ...optionFields(item),
+    ...optionsOf(item),
     ...(files === undefined ? {} : toFileFields(files, cwd)),
     ...(metadata === null ? {} : { metadata: JSON.parse(textOf(metadata)) }),
   };

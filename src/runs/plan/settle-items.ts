@@ -5,11 +5,10 @@ import { programName, shellWord } from "../../kernel/command-line.ts";
 import { codePointLength, counted } from "../../kernel/text.ts";
 import {
   type ModelTakes,
-  OPTIONS,
   type OptionField,
   type Options,
-  optionFields,
   optionProblem,
+  optionsOf,
   withoutDefaults,
 } from "../../prompts/options.ts";
 import { Problems, tooLarge } from "../../prompts/problems.ts";
@@ -86,22 +85,21 @@ export function reportMisfits(
       const message = `${model.id} takes ${most}; this prompt has ${references.length}`;
       report("reference_images", message);
     } else reportLoad(item, models.limits, report);
-    const { background, size, aspectRatio } = item;
-    if (size !== undefined && aspectRatio !== undefined && readPixels(size) !== null)
+    const { background, size, aspect_ratio } = item;
+    if (size !== undefined && aspect_ratio !== undefined && readPixels(size) !== null)
       report("aspect_ratio", `the size ${size} has a ratio of its own; leave one of them out`);
     if (background === "transparent" && mimeType === "image/jpeg")
       report(
         "background",
         "transparent: a JPEG has no transparency; use --mime-type image/png or image/webp",
       );
-    for (const field of Object.keys(optionFields(withoutDefaults(item))) as OptionField[]) {
+    for (const field of Object.keys(optionsOf(withoutDefaults(item))) as OptionField[]) {
       if (model.options === null) noteForeign(foreign, item, field);
       else {
         const { seed = 0, outputCount } = item;
-        const value = String(field === "seed" ? seed + outputCount - 1 : item[OPTIONS[field].key]);
+        const value = String(field === "seed" ? seed + outputCount - 1 : item[field]);
         const problem = optionProblem(field, value, takesOf(model.id, model.options), others);
-        const { key } = OPTIONS[field];
-        const isOfFlag = shared[key] !== undefined && shared[key] === item[key];
+        const isOfFlag = shared[field] !== undefined && shared[field] === item[field];
         if (problem === null || (isOfFlag && wrongFlags.has(field))) continue;
         if (isOfFlag) problems.add({ file: `--${field.replaceAll("_", "-")}`, line: null }, null, problem);
         else report(field, problem);

@@ -3,7 +3,7 @@ import { expandedCustomIds, isGeneratedId } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson, groupBy } from "../../kernel/json.ts";
 import { counted } from "../../kernel/text.ts";
-import { givenFields, type OptionFields, optionFields } from "../../prompts/options.ts";
+import { type Options, optionsOf } from "../../prompts/options.ts";
 import { formatProblem } from "../../prompts/problems.ts";
 import {
   damaged,
@@ -47,7 +47,7 @@ interface Match {
 async function readOldItems(dir: string): Promise<OldItem[]> {
   const input = await readRunInput(dir);
   requireUndamaged(input);
-  const items = Array.from(input.lines(), ({ line }) => toOldItem(line));
+  const items = Array.from(input.lines(), toOldItem);
   if (items.length === 0) throw damaged(`${input.path} is missing`);
   return items;
 }
@@ -60,7 +60,7 @@ export function contentOfLine(line: InputLine): string {
 function toOldItem(line: InputLine): OldItem {
   const { custom_id: id, prompt, output_count: outputCount = 1, reference_images = [], source } = line;
   const isGenerated = source.id === undefined;
-  const { size, ...others } = givenFields(line);
+  const { size, ...others } = optionsOf(line);
   // Earlier versions wrote the default size, too.
   const options = { ...others, ...(size === "1K" ? {} : { size }), model: line.model };
   return { id, outputCount, content: contentOf(prompt, reference_images, options), isGenerated };
@@ -164,7 +164,7 @@ function gapsIn<T>(items: readonly T[], anchorOf: (item: T) => OldItem | undefin
 /** Returns a text that stands for all that an item asks for but its id: equal for equal items. */
 export function contentOfItem({ prompt, references, ...item }: PromptItem): string {
   const named = references.map(({ sha256, id, type }) => ({ path: referencePath(sha256), id, type }));
-  return contentOf(textOf(prompt), named, { ...optionFields(item), model: item.model });
+  return contentOf(textOf(prompt), named, { ...optionsOf(item), model: item.model });
 }
 
 interface NamedReference {
@@ -176,7 +176,7 @@ interface NamedReference {
 function contentOf(
   prompt: string,
   references: readonly NamedReference[],
-  options: OptionFields & { model: string | undefined },
+  options: Options & { model: string | undefined },
 ): string {
   const named = references.map(({ path, id = null, type = null }) => ({ path, id, type }));
   const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));

@@ -1,4 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
+import { expandedCustomIds } from "../../contract/limits.ts";
 import type { ReviewDecision, ReviewImage, ReviewLine, ReviewPicture } from "../../contract/review-api.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { groupBy } from "../../kernel/json.ts";
@@ -146,9 +147,10 @@ const PACKED = {
 
 /** The images of each line of the prompts. Without the prompts, each image is a line. */
 function linesOf({ images }: RunReport, input: RunInput): { id: string; images: ReportImage[] }[] {
-  const ids = new Map<number, string>();
-  for (const { number, line } of input.lines()) ids.set(number, line.custom_id);
-  const lines = groupBy(images, ({ id }) => ids.get(input.lineOf(id) ?? 0) ?? id);
+  const ids = new Map<string, string>();
+  for (const { custom_id, output_count = 1 } of input.lines())
+    for (const id of expandedCustomIds(custom_id, output_count)) ids.set(id, custom_id);
+  const lines = groupBy(images, ({ id }) => ids.get(id) ?? id);
   return [...lines].map(([id, own]) => ({ id, images: own }));
 }
 

@@ -4,7 +4,7 @@ import { hideUsedKeys } from "../../kernel/hide-keys.ts";
 import { type Cost, numberToMicros, sumCosts } from "../../kernel/money.ts";
 import { formatSize, truncateCodePoints } from "../../kernel/text.ts";
 import { type Variant, variantByPrompt } from "../../prompts/comparison.ts";
-import type { OptionFields } from "../../prompts/options.ts";
+import type { Options } from "../../prompts/options.ts";
 import type { FileLine } from "../../prompts/problems.ts";
 import type { InputLine } from "../directory/input.ts";
 import type { ResultLine } from "../directory/results.ts";
@@ -129,7 +129,7 @@ export type EndedImage = Pick<
 /** What the input of a run says about an image. */
 type AskedImage = Pick<InputLine, "prompt"> &
   Partial<Pick<InputLine, "source" | "model" | "metadata">> &
-  OptionFields;
+  Options;
 
 /** The most characters of all prompts in a report, so that it can still be opened, and the fewest of each prompt. */
 const PROMPT_CHARS = 4_000_000;

@@ -244,6 +244,7 @@ const OPERATIONS: readonly Operation[] = [
 /** The batch API. */
 export const batchApi: Surface = {
   tag: "batches",
+  vendor: null,
   prefix: PATHS.batches,
   operations: OPERATIONS,
   guards: [requireBatchGroup],

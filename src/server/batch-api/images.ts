@@ -476,6 +476,7 @@ export const zipOperations: readonly Operation[] = [
 /** Downloads by a link that a browser follows without a key. */
 export const ticketDownloads: Surface = {
   tag: "console",
+  vendor: null,
   prefix: "/v1/downloads",
   operations: [
     {

@@ -101,6 +101,7 @@ async function isAccepted(deps: ApiDeps, credential: string | null): Promise<boo
 /** The money of a key, and what changes for it. */
 export const accountApi: Surface = {
   tag: "account",
+  vendor: null,
   prefix: PATHS.account,
   operations: [
     {

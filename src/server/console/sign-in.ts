@@ -133,6 +133,7 @@ const off: readonly ServiceErrorCode[] = ["NOT_FOUND"];
 /** Signing in to the web console. */
 const signingIn: Surface = {
   tag: "console",
+  vendor: null,
   prefix: PATHS.consoleSessions,
   operations: [
     {
@@ -165,6 +166,7 @@ const signingIn: Surface = {
 /** Operations of the web console for a person who is signed in, and for the command that makes a code. */
 const signedIn: Surface = {
   tag: "console",
+  vendor: null,
   prefix: PATHS.console,
   operations: [
     {

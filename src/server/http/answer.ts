@@ -7,7 +7,7 @@ import {
   UPSTREAM_COST_HEADER,
 } from "../../contract/routes.ts";
 import { needsOf } from "../../domain/checked-content.ts";
-import { ignoredBy } from "../../domain/models.ts";
+import { ignoredBy, isDrawing } from "../../domain/models.ts";
 import type { Realtime } from "../../domain/realtime/realtime.ts";
 import { microsToDecimal } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -24,9 +24,12 @@ export async function answerOnce(
   request: Parameters<Realtime["answer"]>[0],
   nameOf = (field: string) => field,
 ): Promise<Buffer> {
-  const { verbatim, ignored = [] } = request.content;
+  const { verbatim, partialImages, ignored = [] } = request.content;
   const first = realtimeOffers.first(request.model.id, needsOf([request.content]));
-  const names = [...ignored, ...(first === null ? [] : ignoredBy(first.provider, verbatim)).map(nameOf)];
+  const unread = first === null ? [] : ignoredBy(first.provider, verbatim).map(nameOf);
+  const hasPartials =
+    first === null || isDrawing(first.provider) || first.provider.upstream?.takes.api === "openai";
+  const names = [...ignored, ...unread, ...(partialImages && !hasPartials ? ["partial_images"] : [])];
   if (names.length > 0) response.setHeader(IGNORED_HEADER, headerList(names));
   const answer = await realtime.answer(request);
   if (!response.headersSent) {

@@ -6,8 +6,8 @@ import type { ImgbatchError, ServiceErrorCode } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { FILE_PURPOSES } from "../../contract/openai-api.ts";
+import { TEST_HEADER } from "../../contract/routes.ts";
 import { BATCH_STATUSES, ITEM_STATUSES } from "../../contract/statuses.ts";
-import { TEST_HEADER } from "../../contract/test-api.ts";
 import { fieldError } from "./errors.ts";
 
 const RFC_3339 = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})$/;

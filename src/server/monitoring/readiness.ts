@@ -109,6 +109,7 @@ function workersProblem(
 /** Operations for the people and programs that run the service. They need no key. */
 export const monitoring: Surface = {
   tag: "operations",
+  vendor: null,
   prefix: "/",
   credential: null,
   operations: [

@@ -849,6 +849,7 @@ const operations: readonly Operation[] = [
 /** Interactions of the vendor's API. */
 export const interactions: Surface = {
   tag: "realtime",
+  vendor: "google",
   prefix: PATHS.interactions,
   operations,
   credential: headerOrQueryKey,

@@ -1,11 +1,16 @@
 import type { Request, Response } from "express";
 import { errorEntry, ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
-import { IMAGE_EXTENSIONS, type ImageMimeType, type SizePx } from "../../contract/image-formats.ts";
+import {
+  IMAGE_EXTENSIONS,
+  type ImageMimeType,
+  readImageHeader,
+  type SizePx,
+} from "../../contract/image-formats.ts";
 import { type OpenaiBody, openaiCode, openaiErrorBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS, routes } from "../../contract/routes.ts";
 import { contentFingerprint } from "../../domain/checked-content.ts";
 import { findLinkedImage, linkImage } from "../../domain/files/uploads.ts";
-import type { UnmetNeed } from "../../domain/models.ts";
+import { DRAWN, type UnmetNeed } from "../../domain/models.ts";
 import type { ImageConverter } from "../../domain/ports/image-inspector.ts";
 import type { ImageOptions, UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
 import type { Made } from "../../domain/realtime/make-image.ts";
@@ -22,12 +27,15 @@ import { generateErrors, usageMetadataOf, type usageOf } from "../native-api/gen
 import type { Answer, Operation, Surface } from "../operation.ts";
 import { type AskedImages, checkRequest, withRequest } from "./read-request.ts";
 
-interface FinishedImage {
+/** An image in the format that was asked for. */
+export interface FinishedImage {
   bytes: Buffer;
   mimeType: ImageMimeType;
   size: SizePx;
   usage: Usage | undefined;
   revisedPrompt?: string;
+  /** The image before it was finished. */
+  partials: readonly Buffer[];
 }
 
 type Usage = NonNullable<OpenaiBody<"Images">["usage"]>;
@@ -57,29 +65,63 @@ export async function finishImage(
  * Returns the first image of each outcome, after `finishImage`. Throws `REALTIME_REFUSED` or `REALTIME_NO_IMAGE` when there
  * is none.
  */
-function finishedImages(
-  { clock }: Pick<ApiDeps, "clock">,
+async function finishedImages(
+  { clock, converter }: Pick<ApiDeps, "clock" | "converter">,
   asked: AskedImages,
   contents: readonly GeneratedContent[],
-): FinishedImages {
-  const made = contents.flatMap((content) => finishedImage(content, asked.content));
+): Promise<FinishedImages> {
+  const made: FinishedImage[] = [];
+  for (const content of contents) made.push(...(await finishedImage(converter, content, asked.content)));
   const [first] = made;
   const [outcome] = contents;
   if (first === undefined || outcome === undefined) throw withoutImage(outcome);
-  const { quality, background } = asked.content.options;
   return {
-    used: { quality: quality ?? asked.model.defaultQuality ?? null, background },
+    used: usedOptions(asked, outcome),
     images: made,
     size: first.size,
     createdAt: Math.floor(clock.nowMs() / 1000),
   };
 }
 
+/** Returns what an image was made with. A drawing for which nothing is said is opaque, of the usual quality of drawings. */
+export function usedOptions(
+  { model, content }: Pick<AskedImages, "model" | "content">,
+  { isDrawn }: Pick<GeneratedContent, "isDrawn">,
+): UsedOptions {
+  const { quality, background } = content.options;
+  const usual = isDrawn ? DRAWN.defaultQuality : null;
+  return {
+    quality: quality ?? model.defaultQuality ?? usual,
+    background: background ?? (isDrawn ? "opaque" : null),
+  };
+}
+
+/** How sharp the unfinished pictures of a drawing are: the pixels of their longer side. */
+const PARTIAL_EDGES_PX = [32, 96, 256] as const;
+
+/** The image before it was finished, as often as it was asked for: of a drawing, at growing sharpness. */
+async function partialsOf(
+  converter: ImageConverter,
+  { images: [image], partials, isDrawn }: GeneratedContent,
+  { partialImages = 0, options: { mimeType } }: AskedImages["content"],
+): Promise<Buffer[]> {
+  if (image === undefined || partialImages === 0) return [];
+  if (isDrawn && partials.length === 0) {
+    const edges = PARTIAL_EDGES_PX.slice(0, partialImages);
+    return Promise.all(edges.map((edgePx) => converter.soften(image.image, { mimeType, edgePx })));
+  }
+  // An upstream's bytes are shown as they are, if they are of a picture.
+  return partials.filter((each) => readImageHeader(each) !== null).slice(0, partialImages);
+}
+
 /** The first image of an outcome, its usage, and the prompt that the upstream has made of ours. */
-export function finishedImage(
+export async function finishedImage(
+  converter: ImageConverter,
   content: GeneratedContent,
-  { prompt, images: inputs, options }: AskedImages["content"],
-): FinishedImage[] {
+  asked: AskedImages["content"],
+): Promise<FinishedImage[]> {
+  const { prompt, images: inputs, options } = asked;
+  const partials = await partialsOf(converter, content, asked);
   const { answer, usage, isDrawn, executed } = content;
   const drawn = { model: executed, prompt, inputImages: inputs.length, size: options.size, outputImages: 1 };
   const words = revisedPromptOf(answer);
@@ -87,6 +129,7 @@ export function finishedImage(
     bytes,
     size: facts,
     mimeType: facts.mimeType,
+    partials,
     usage: usageView(answer, usage, isDrawn ? drawn : null),
     ...(words !== null && { revisedPrompt: words }),
   }));
@@ -146,20 +189,19 @@ const FRAMING: Framing = {
   end: "",
 };
 
-/** An event for each image. */
+/** An event for each image, behind those of its unfinished ones. */
 function eventsOf(finished: FinishedImages, isEdit: boolean): Buffer {
-  const type = isEdit ? "image_edit.completed" : "image_generation.completed";
-  const events = finished.images.map((image) => event(type, eventView(type, finished, image)));
+  const kind = isEdit ? "image_edit" : "image_generation";
+  const view = (type: OpenaiBody<"ImageEvent">["type"], bytes: Buffer, more: object): string => {
+    const image = { b64_json: bytes.toString("base64"), created_at: finished.createdAt };
+    const data: OpenaiBody<"ImageEvent"> = { type, ...more, ...image, ...factsOf(finished) };
+    return event(type, data);
+  };
+  const events = finished.images.flatMap(({ bytes, usage, partials }) => [
+    ...partials.map((each, i) => view(`${kind}.partial_image`, each, { partial_image_index: i })),
+    view(`${kind}.completed`, bytes, usage ? { usage } : {}),
+  ]);
   return Buffer.from(events.join(""));
-}
-
-function eventView(
-  type: OpenaiBody<"ImageEvent">["type"],
-  finished: FinishedImages,
-  { bytes, usage }: FinishedImage,
-): OpenaiBody<"ImageEvent"> {
-  const image = { b64_json: bytes.toString("base64"), created_at: finished.createdAt };
-  return { type, ...image, ...factsOf(finished), ...(usage && { usage }) };
 }
 
 export const event = (name: string, value: object) => `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`;
@@ -280,7 +322,7 @@ function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
           fieldOf,
           finish: (made) => finishImage(deps.converter, asked, made),
           render: async (contents) => {
-            const finished = finishedImages(deps, asked, contents);
+            const finished = await finishedImages(deps, asked, contents);
             if (asked.isStream) return eventsOf(finished, isEdit);
             return Buffer.from(JSON.stringify(await imagesView(deps, finished, asked, publicUrl)));
           },

@@ -232,7 +232,7 @@ async function storeImage(
 }
 
 /** Fields whose values come as texts in a form, and from some clients in JSON, too. */
-const NUMBERS: readonly string[] = ["n", "output_compression", "seed"];
+const NUMBERS: readonly string[] = ["n", "output_compression", "seed", "partial_images"];
 const TRUTHS: readonly string[] = ["stream"];
 
 /** The shape of a request as JSON. */
@@ -443,10 +443,14 @@ export async function checkFields(
     negativePrompt: null,
   };
   const verbatim = verbatimOf(fields);
+  const isStream = fields.stream ?? false;
+  const partialImages = fields.partial_images ?? 0;
+  const unread = isStream || partialImages === 0 ? ignored : [...ignored, "partial_images"];
   const more = {
     ...(mask && { mask }),
     ...(verbatim && { verbatim }),
-    ...(ignored.length > 0 && { ignored }),
+    ...(isStream && partialImages > 0 && { partialImages }),
+    ...(unread.length > 0 && { ignored: unread }),
   };
   return {
     model,
@@ -454,7 +458,7 @@ export async function checkFields(
     count: fields.n ?? 1,
     quality: mimeType === "image/png" ? null : (fields.output_compression ?? null),
     isByUrl: responseFormat === "url",
-    isStream: fields.stream ?? false,
+    isStream,
   };
 }
 

@@ -33,10 +33,12 @@ import { withJsonBody } from "../request-body/json-body.ts";
 import { type BodyFormat, OneOf, shapeOf } from "../request-body/json-reader.ts";
 import {
   event,
+  type FinishedImage,
   finishedImage,
   finishImage,
   imageFacts,
   openaiErrorStyle,
+  usedOptions,
   withFinalStatus,
   withoutImage,
 } from "./images.ts";
@@ -119,7 +121,8 @@ async function checkResponse(
   const { size, quality, background, output_format, output_compression } = options;
   const look = { size, quality, background, output_format, output_compression };
   const { moderation, input_fidelity } = options;
-  const fields = { prompt: input.prompt, model: name, ...look, moderation, input_fidelity };
+  const stream = { stream: body.stream, partial_images: options.partial_images };
+  const fields = { prompt: input.prompt, model: name, ...look, ...stream, moderation, input_fidelity };
   const ignored = ignoredOf(value as object, body, tool);
   const asked = await inTool(tool, () => checkRequest(deps, caller.group, { fields, ignored, images, mask }));
   const { promptChars } = deps.limits;
@@ -132,7 +135,8 @@ async function checkResponse(
       promptChars,
     ),
   );
-  const content = { ...asked.content, earlier };
+  const unread = asked.content.ignored?.map((each) => each.replace(/^partial_images$/, `tools[${tool}].$&`));
+  const content = { ...asked.content, earlier, ...(unread && { ignored: unread }) };
   return { asked: { ...asked, content }, body, tool, previous, texts: input.texts };
 }
 
@@ -346,12 +350,10 @@ function outcomeView(
   id: string,
   { asked }: AskedResponse,
   made: GeneratedContent,
+  image: FinishedImage,
   result: string,
 ): Pick<View, "output" | "usage" | "tool_usage"> {
-  const [image] = finishedImage(made, asked.content);
-  if (image === undefined) throw withoutImage(made);
-  const { quality, background } = asked.content.options;
-  const used = { quality: quality ?? asked.model.defaultQuality ?? null, background };
+  const used = usedOptions(asked, made);
   const ids = idsOf(id);
   const call = {
     id: ids.call,
@@ -393,6 +395,13 @@ function textUsage(prompt: string, text: string): NonNullable<View["usage"]> {
   };
 }
 
+/** The body of the answer to a request for a stream, from which its events are made. */
+interface StreamedBody {
+  response: View;
+  /** The Base64 of the picture before it was finished. */
+  partials: readonly string[];
+}
+
 type StreamEvent = { type: string } & Record<string, unknown>;
 
 /** The events before there is an image. */
@@ -410,7 +419,7 @@ function openingEvents(response: View): StreamEvent[] {
 }
 
 /** The events of a whole response. */
-function eventsOfResponse(response: View): StreamEvent[] {
+function eventsOfResponse({ response, partials }: StreamedBody): StreamEvent[] {
   const { status, output } = response;
   const beginning = { ...response, status: "in_progress" as const, output: [], error: null, usage: null };
   const events = openingEvents(beginning);
@@ -419,6 +428,12 @@ function eventsOfResponse(response: View): StreamEvent[] {
     const at = { item_id: item.id, output_index };
     const done = { type: "response.output_item.done", output_index, item };
     if (item.type === "image_generation_call") {
+      const { size, quality, background, output_format } = item;
+      for (const [i, partial_image_b64] of partials.entries()) {
+        const partial = { partial_image_index: i, partial_image_b64 };
+        const type = "response.image_generation_call.partial_image";
+        events.push({ type, ...at, ...partial, size, quality, background, output_format });
+      }
       events.push({ type: "response.image_generation_call.completed", ...at }, done);
       continue;
     }
@@ -465,7 +480,7 @@ function framingOf(response: View, isOpeningKnown: boolean): Framing {
       return written(events, isOpened ? opening.length : 0);
     },
     failure: (error) => {
-      const events = eventsOfResponse(failedView(response, error));
+      const events = eventsOfResponse({ response: failedView(response, error), partials: [] });
       return written(events, isOpened ? opening.length : 0);
     },
     end: "",
@@ -523,20 +538,22 @@ function createResponse(deps: ApiDeps) {
           fieldOf: (about) => fieldOf(about, tool),
           finish: (made) => finishImage(deps.converter, asked, made),
           render: async ([made]) => {
-            const [first] = made?.images ?? [];
-            if (made === undefined || first === undefined) throw withoutImage(made);
-            const image = imageInMemory(first.image);
-            const { mimeType } = first.facts;
+            const [finished] = made ? await finishedImage(deps.converter, made, asked.content) : [];
+            if (made === undefined || finished === undefined) throw withoutImage(made);
+            const image = imageInMemory(finished.bytes);
+            const { mimeType } = finished;
             const result = await kept.add({ from: "answer", mimeType, image }, isStored);
             const view = {
               ...beginning,
               status: "completed" as const,
               completed_at: Math.floor(clock.nowMs() / 1000),
-              ...outcomeView(id, checked, made, result),
+              ...outcomeView(id, checked, made, finished, result),
             };
             kept.complete({ input: { texts: checked.texts }, answer: view });
             const text = await withPictures(view, [{ blobKey: result }], image.read);
-            return Buffer.from(text);
+            if (body.stream !== true) return Buffer.from(text);
+            const partials = finished.partials.map((each) => each.toString("base64"));
+            return Buffer.from(`{"response":${text},"partials":${JSON.stringify(partials)}}`);
           },
           ...(isStored && { alongside: (tx) => kept.write(tx) }),
         }).catch(async (error) => {
@@ -629,7 +646,10 @@ const operations: readonly Operation[] = [
       const after = readQuery(request, "StartingAfter") ?? -1;
       const text = await withPictures(answer, pictures, (each) => pictureOf(deps.blobs, each).read());
       if (!isStream) response.type("json").send(text);
-      else response.type("text/event-stream").send(written(eventsOfResponse(JSON.parse(text)), after + 1));
+      else {
+        const events = eventsOfResponse({ response: JSON.parse(text), partials: [] });
+        response.type("text/event-stream").send(written(events, after + 1));
+      }
     },
   },
   {
@@ -652,6 +672,7 @@ const operations: readonly Operation[] = [
 /** Responses for OpenAI clients. */
 export const openaiResponses: Surface = {
   tag: "realtime",
+  vendor: "openai",
   prefix: PATHS.responses,
   operations,
   credential: headerKey,

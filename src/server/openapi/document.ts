@@ -7,9 +7,14 @@ import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { nativeSchemas } from "../../contract/native-api.ts";
 import { openaiSchemas } from "../../contract/openai-api.ts";
-import { IGNORED_HEADER, MAY_BE_PAID_TWICE_HEADER, UPSTREAM_COST_HEADER } from "../../contract/routes.ts";
+import {
+  FAULT_HEADER,
+  IGNORED_HEADER,
+  MAY_BE_PAID_TWICE_HEADER,
+  UPSTREAM_COST_HEADER,
+} from "../../contract/routes.ts";
 import { ITEM_ERROR_CODES } from "../../contract/statuses.ts";
-import { FAULT_HEADER, testSchemas } from "../../contract/test-api.ts";
+import { testSchemas } from "../../contract/test-api.ts";
 import { PARAMETERS } from "../http/parameters.ts";
 import type { Answer } from "../operation.ts";
 import { errorStyleOf, errorsOf, OPERATIONS, SURFACES } from "../surfaces.ts";

@@ -1,14 +1,7 @@
 import type { Request, RequestHandler, Response } from "express";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
-import { PATHS } from "../../contract/routes.ts";
-import {
-  FAULT_FIELDS,
-  FAULT_HEADER,
-  type Fault,
-  readFault,
-  TEST_HEADER,
-  type Vendor,
-} from "../../contract/test-api.ts";
+import { FAULT_HEADER, PATHS, TEST_HEADER } from "../../contract/routes.ts";
+import { FAULT_FIELDS, type Fault, readFault, type Vendor } from "../../contract/test-api.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { parseJson } from "../../kernel/json.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -263,6 +256,7 @@ const operations: readonly Operation[] = [
 /** Faults at run time, and the journal of requests. Other services than those for tests have none of these paths. */
 export const testApi: Surface = {
   tag: "tests",
+  vendor: null,
   prefix: "/imgbatch/test",
   isForTests: true,
   operations,

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { STATUS_CODES } from "node:http";
 import { NATIVE_DETAILS, nativeStatus } from "../../contract/errors.ts";
 import type { Vendor } from "../../contract/test-api.ts";
 import { fieldsOf } from "../../kernel/json.ts";
@@ -107,14 +108,20 @@ function googleError(request: AnsweredRequest, status: number, retryAfter: numbe
   const message = (GOOGLE_MESSAGES[status] ?? fallbackOf(status)) + again;
   const code = nativeStatus(status);
   // The errors of this operation have a word for their code, and no status.
-  if (/\/interactions(?:\/|$)/.test(request.path))
-    return { error: { message, code: status === 400 ? "invalid_request" : code.toLowerCase() } };
+  if (isInteraction(request)) return interactionError(status, message);
   const details =
     retryAfter === undefined
       ? {}
       : { details: [{ "@type": NATIVE_DETAILS.retryInfo, retryDelay: `${retryAfter}s` }] };
   const error = { error: { code: status, message, status: code, ...details } };
   return isArray(request) ? [error] : error;
+}
+
+const isInteraction = ({ path }: AnsweredRequest) => /\/interactions(?:\/|$)/.test(path);
+
+function interactionError(status: number, message: string): object {
+  const word = status === 400 ? "invalid_request" : (STATUS_CODES[status] ?? "unknown");
+  return { error: { code: word.toLowerCase().replace(/\W+/g, "_"), message } };
 }
 
 const fallbackOf = (status: number) =>
@@ -141,7 +148,7 @@ export function emptyAnswer(request: AnsweredRequest, kind: Kind): VendorAnswer 
   if (kind === "content") return contentAnswer(request, { candidates: [] });
   if (kind === "images")
     return isStream(request) ? events([]) : json(200, { created: nowSeconds(), data: [] });
-  if (kind === "interaction") return interactionAnswer(request, { status: "completed" });
+  if (kind === "interaction") return interactionAnswer(request);
   const whole = responseOf(request);
   if (!isStream(request)) return json(200, whole);
   const begun = { ...whole, status: "in_progress" };
@@ -165,8 +172,7 @@ export function refusalAnswer(request: AnsweredRequest, kind: Kind, reason: stri
       : { blockReason: "PROHIBITED_CONTENT", blockReasonMessage: reason };
     return contentAnswer(request, { promptFeedback });
   }
-  if (kind === "interaction")
-    return interactionAnswer(request, { status: "failed", errors: [{ code: "blocked", message: reason }] });
+  if (kind === "interaction") return json(400, interactionError(400, reason));
   const message = `Your request was rejected by the safety system. If you believe this is an error, contact us at help.openai.com. safety_violations=[${reason}].`;
   const error = { message, type: "image_generation_user_error", param: null, code: "moderation_blocked" };
   return json(400, { error });
@@ -201,10 +207,7 @@ function responseOf({ model, body }: AnsweredRequest): object {
   };
 }
 
-function interactionAnswer(
-  request: AnsweredRequest,
-  facts: { status: string; errors?: object[] },
-): VendorAnswer {
+function interactionAnswer(request: AnsweredRequest): VendorAnswer {
   const now = new Date().toISOString();
   const interaction = {
     id: `v1_${randomUUID()}`,
@@ -212,7 +215,7 @@ function interactionAnswer(
     model: request.model,
     created: now,
     updated: now,
-    ...facts,
+    status: "completed",
   };
   if (!isStream(request)) return json(200, { ...interaction, steps: [] });
   const begun = { ...interaction, status: "in_progress" };

@@ -361,7 +361,7 @@ describe("an answer in the form of OpenAI Images", () => {
   });
 });
 
-describe("an answer that streams though nobody asked for it", () => {
+describe("an answer that streams", () => {
   const event = (name: string, data: object) => `event: ${name}\r\ndata: ${JSON.stringify(data)}\r\n\r\n`;
   const image = (type: string, content: Buffer) =>
     event(type, { type, b64_json: content.toString("base64"), usage: { input_tokens: 3, output_tokens: 4 } });
@@ -378,6 +378,14 @@ describe("an answer that streams though nobody asked for it", () => {
     );
     expect(made.images).toEqual([large]);
     expect(made.usage).toMatchObject({ inputTokens: 3, outputTokens: 4 });
+    expect(made.partials).toEqual([JPEG]);
+  });
+
+  it("is asked for with the number of unfinished pictures that are wanted", async () => {
+    const server = await scriptedServer(streaming(image("image_generation.completed", PNG)));
+    const made = await connect(server).generate(imageRequest({ partialImages: 2 }), never, () => {});
+    expect(JSON.parse(String(server.seen[0]?.body))).toMatchObject({ stream: true, partial_images: 2 });
+    expect([made.images, made.partials]).toEqual([[PNG], undefined]);
   });
 
   it("is the error that it ends with, and cut off it is ambiguous", async () => {

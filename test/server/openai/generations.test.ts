@@ -7,7 +7,7 @@ import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { FakeProvider, FakeUpstream, made, tinyPng } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { errorOf, eventsOf, generate, imagesOf, refusalOf, shapesOf } from "../../support/openai-images.ts";
 import { MODEL, openBeside, startTestService } from "../../support/service.ts";
@@ -327,6 +327,49 @@ describe("a stream", () => {
       usage: { output_tokens: 1120 },
     });
     expect(Buffer.from(events[0]?.data.b64_json ?? "", "base64")).toEqual(await tinyPng());
+  });
+
+  it("[OAI-13] has as many unfinished pictures of a drawing as are asked for, each sharper than the one before", async () => {
+    const service = await startTestService({ workers: false, providers: [drawings()] });
+    for (const wanted of [0, 1, 3]) {
+      const body = { prompt: "a fox", stream: true, size: "1536x1024", partial_images: wanted };
+      const events = eventsOf(await (await generate(service, body)).text());
+      const images = events.map(({ data }) => Buffer.from(data.b64_json, "base64"));
+      expect(events.map(({ data: { type, partial_image_index: index } }) => [type, index])).toEqual([
+        ...Array.from({ length: wanted }, (_, i) => ["image_generation.partial_image", i]),
+        ["image_generation.completed", undefined],
+      ]);
+      expect(await shapesOf(images)).toEqual(images.map(() => "1536x1024 png"));
+      const last = await sharp(images.at(-1)).raw().toBuffer();
+      const distances: number[] = [];
+      for (const image of images) {
+        const pixels = await sharp(image).raw().toBuffer();
+        distances.push(pixels.reduce((sum, value, i) => sum + Math.abs(value - (last[i] ?? 0)), 0));
+      }
+      expect(distances).toEqual(distances.toSorted((a, b) => b - a));
+      expect(new Set(distances).size).toBe(wanted + 1);
+    }
+    const many = await generate(service, { prompt: "a fox", stream: true, partial_images: 4 });
+    expect(await refusalOf(many)).toEqual([400, "REALTIME_INVALID_ARGUMENT", "partial_images"]);
+    const alone = await generate(service, { prompt: "a fox", partial_images: 2 });
+    expect(alone.headers.get("x-imgbatch-ignored")).toBe("partial_images");
+  });
+
+  it("[OAI-13] passes on the unfinished pictures of an upstream of this API, and says when another has none", async () => {
+    for (const api of ["openai", "native"] as const) {
+      const takes = { maxReferences: 14, ratios: "any", tiers: "any", api } as const;
+      const provider = new FakeUpstream("painter", { takes });
+      const partials = [await tinyPng(1), Buffer.from("no picture"), await tinyPng(2), await tinyPng(3)];
+      provider.answer = async () => ({ ...made(await tinyPng()), ...(api === "openai" && { partials }) });
+      const service = await startTestService({ workers: false, providers: [provider] });
+      const body = { prompt: "a fox", stream: true, partial_images: 2 };
+      const answer = await generate(service, body, { headers: { "x-imgbatch-max-cost": "1" } });
+      const images = eventsOf(await answer.text()).map(({ data }) => Buffer.from(data.b64_json, "base64"));
+      const passed = api === "openai" ? [partials[0], partials[2]] : [];
+      expect(images).toEqual([...passed, await tinyPng()]);
+      expect(provider.requests[0]?.partialImages).toBe(2);
+      expect(answer.headers.get("x-imgbatch-ignored")).toBe(api === "openai" ? null : "partial_images");
+    }
   });
 
   it("fails as an ordinary answer at first, and as an event after ten seconds", async () => {

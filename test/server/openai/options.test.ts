@@ -58,7 +58,7 @@ describe("the options of an image", () => {
     const plain = await imagesOf(
       await generate(service, { prompt: "x", quality: "auto", background: "auto" }),
     );
-    expect(plain).toMatchObject({ quality: "auto", background: "auto" });
+    expect(plain).toMatchObject({ quality: "medium", background: "opaque" });
     expect(provider.requests.at(-1)?.options).toMatchObject(NOTHING);
   });
 

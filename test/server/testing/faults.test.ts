@@ -3,7 +3,7 @@ import { PATHS } from "../../../src/contract/routes.ts";
 import type { TestRequest } from "../../../src/contract/test-api.ts";
 import { TestBench } from "../../../src/server/testing/test-bench.ts";
 import { FakeProvider, tinyPng } from "../../support/fake-provider.ts";
-import { edit, form, generate as images } from "../../support/openai-images.ts";
+import { ask, edit, form, generate as images } from "../../support/openai-images.ts";
 import { content, generate as generateContent, imagePart } from "../../support/realtime.ts";
 import { MODEL, startTestService, type TestService } from "../../support/service.ts";
 
@@ -135,6 +135,36 @@ describe("a fault that a test orders", () => {
       blockReason: "PROHIBITED_CONTENT",
       blockReasonMessage: "no cats",
     });
+    expect(provider.requests).toEqual([]);
+  });
+
+  it("[FAULT-1] is that of Responses and of Interactions, too", async () => {
+    const { service, provider } = await bench();
+    const response = { model: "gpt-5", input: "a red fox", tools: [{ type: "image_generation" }] };
+    const respond = (more: object = {}) => ask(service, PATHS.responses, { ...response, ...more });
+    const interact = (more: object = {}) => {
+      const headers = { "x-vendorx-api-key": service.credentials.api_key };
+      return ask(service, PATHS.interactions, { model: MODEL, input: "a red fox", ...more }, { headers });
+    };
+    await faulty(service, { times: 4, empty: true });
+    expect(await (await respond()).json()).toMatchObject({
+      object: "response",
+      status: "completed",
+      output: [],
+    });
+    expect(await (await respond({ stream: true })).text()).toMatch(
+      /^event: response\.created\n.*event: response\.completed\n/s,
+    );
+    expect(await (await interact()).json()).toMatchObject({ status: "completed", steps: [] });
+    expect(await (await interact({ stream: true })).text()).toMatch(
+      /^event: interaction\.created\n.*event: interaction\.completed\n/s,
+    );
+    await faulty(service, { times: 2, refuse: "no cats" });
+    expect((await (await respond()).json()).error.code).toBe("moderation_blocked");
+    const error = { code: "invalid_request", message: "no cats" };
+    expect(await (await interact()).json()).toEqual({ error });
+    await faulty(service, { status: 429 });
+    expect((await (await interact()).json()).error.code).toBe("too_many_requests");
     expect(provider.requests).toEqual([]);
   });
 

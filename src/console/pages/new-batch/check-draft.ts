@@ -7,8 +7,8 @@ import {
   checkOptions,
   type OptionField,
   type Options,
-  optionFields,
   optionProblem,
+  optionsOf,
 } from "../../../prompts/options.ts";
 import {
   NOT_AN_IMAGE,
@@ -111,17 +111,17 @@ export async function checkDraft(
   const ids = new Set<string>();
   const items: DraftItem[] = [];
   const bytes = bytesOfText(draft.text);
-  for await (const { row, variant, fileLine, report } of reader.read(name, bytes, draft.format)) {
+  for await (const { row, report } of reader.read(name, bytes, draft.format)) {
     const references = row.references
       .map((spec) => resolveReference(spec, files, report))
       .filter((reference) => reference !== null);
     for (const { source } of references) if ("blob" in source) named.add(source);
-    const { customId, prompt, outputCount, metadata, model = first?.id ?? "" } = row;
-    const options = { ...common, ...givenOptions(row) };
+    const { customId, prompt, outputCount, metadata, variant, fileLine, model = first?.id ?? "" } = row;
+    const options = { ...common, ...optionsOf(row) };
     const takes = taken.find(({ id }) => id === model);
     if (takes === undefined && models.length > 0)
       report("model", `${model}: there is ${taken.map(({ id }) => id).join(", ")}`);
-    for (const [field, value] of Object.entries(optionFields(options))) {
+    for (const [field, value] of Object.entries(options)) {
       const problem = takes && optionProblem(field as OptionField, String(value), takes, taken);
       if (problem) report(field, problem);
     }
@@ -214,11 +214,6 @@ function offered(options: Draft["options"], model: BatchModel | undefined): Draf
     return typeof values === "boolean" ? values : values.includes(value);
   };
   return Object.fromEntries(Object.entries(options).filter(isOffered));
-}
-
-function givenOptions({ aspectRatio, size, quality, background, seed, negativePrompt }: Options): Options {
-  const options = { aspectRatio, size, quality, background, seed, negativePrompt };
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
 }
 
 /** Batches of several models may have the same ids. */

@@ -2,16 +2,21 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { ImgbatchError } from "../../src/contract/errors.ts";
+import { type DirectOptions, direct } from "../../src/runs/direct.ts";
 import { planRealtimeRun } from "../../src/runs/plan/plan.ts";
-import { type RealtimeRunOptions, runRealtime } from "../../src/runs/realtime-run.ts";
 import { type FakeNative, startFakeNative } from "../support/fake-native.ts";
 import { FAKE_KEY } from "../support/fake-service.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
+async function make(options: DirectOptions) {
+  const transport = direct(options);
+  return transport.fetch(await transport.untilDone(await transport.send(), () => {}));
+}
+
 const INTERRUPTED = new ImgbatchError("INTERRUPTED");
 
-async function prepare(prompts: string[]): Promise<{ fake: FakeNative; options: RealtimeRunOptions }> {
+async function prepare(prompts: string[]): Promise<{ fake: FakeNative; options: DirectOptions }> {
   const fake = await startFakeNative();
   onTestFinished(() => fake.close());
   const clock = new InstantClock();
@@ -37,6 +42,8 @@ async function prepare(prompts: string[]): Promise<{ fake: FakeNative; options: 
     concurrency: 2,
     clock,
     reporter: { note() {}, detail() {}, progress() {} },
+    costOf: () => null,
+    isPlay: false,
   };
   return { fake, options };
 }
@@ -50,8 +57,8 @@ it("a request whose image has come is not counted as under way when the run is i
     if (event === "file_saved") interruption.abort(INTERRUPTED);
   };
   const reporter = { ...options.reporter, event };
-  const outcome = await runRealtime({ ...options, reporter, signal: interruption.signal });
-  expect(outcome).toMatchObject({ stop: INTERRUPTED, abandonedCount: fake.requests.length - 1 });
+  const outcome = await make({ ...options, reporter, signal: interruption.signal });
+  expect(outcome.direct).toMatchObject({ stop: INTERRUPTED, abandonedCount: fake.requests.length - 1 });
   expect(outcome.lines.map(({ status }) => status)).toEqual(["success", "pending"]);
 });
 
@@ -62,8 +69,8 @@ it("a request that waits for its turn has not left, and is not counted", async (
     interruption.abort(INTERRUPTED);
     throw INTERRUPTED;
   };
-  const outcome = await runRealtime({ ...options, awaitTurnToSend, signal: interruption.signal });
-  expect(outcome).toMatchObject({ stop: INTERRUPTED, abandonedCount: 0 });
+  const outcome = await make({ ...options, awaitTurnToSend, signal: interruption.signal });
+  expect(outcome.direct).toMatchObject({ stop: INTERRUPTED, abandonedCount: 0 });
   expect(fake.requests).toEqual([]);
 });
 
@@ -78,11 +85,11 @@ it("a run that goes on has the keys of images whose answers were lost, and new o
   fake.answer(/refused/, { body: { promptFeedback: { blockReason: "SAFETY" } } });
   fake.answer(/slow/, { silent: true });
   const interruption = new AbortController();
-  const running = runRealtime({ ...options, concurrency: 1, signal: interruption.signal });
+  const running = make({ ...options, concurrency: 1, signal: interruption.signal });
   await expect.poll(() => keysOf(fake, "slow").length).toBe(1);
   interruption.abort(INTERRUPTED);
   await running;
-  const again = await runRealtime(options);
+  const again = await make(options);
   expect(again.lines.map(({ status }) => status)).toEqual(Array(4).fill("success"));
   expect(new Set(keysOf(fake, "lost")).size).toBe(1);
   expect(new Set(keysOf(fake, "slow")).size).toBe(1);

@@ -22,8 +22,8 @@ import { isWaitingCode, WAITING_CODES } from "../contract/waiting.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { appendText, syncDirectory } from "../kernel/files.ts";
-import { microsToNumber, numberToMicros } from "../kernel/money.ts";
-import type { RunOutcome } from "./collect-run.ts";
+import { microsToNumber, numberToMicros, sumCosts } from "../kernel/money.ts";
+import type { DirectOutcome, RunOutcome } from "./collect-run.ts";
 import { checkDirectory, claimDirectory, removeLeftovers, requireSameService } from "./directory/claim.ts";
 import { type RunInput, readReference, readRunInput, writeInput } from "./directory/input.ts";
 import { IMAGES_FOLDER } from "./directory/names.ts";
@@ -45,16 +45,18 @@ import {
 import type { RunReporter, RunService } from "./directory/run-service.ts";
 import { newRunState, readRunState, writeRunState } from "./directory/run-state.ts";
 import type { RunState } from "./directory/run-state-schema.ts";
+import type { Asked } from "./plan/choose-model.ts";
 import type { RealtimePlan } from "./plan/plan.ts";
 import { textOf } from "./plan/spool.ts";
 import { changedRealtimeError } from "./plan/update.ts";
 import { requireWritable } from "./save-image.ts";
-import type { ImageConsent } from "./send.ts";
+import type { ImageConsent, StartedRun } from "./send.ts";
 import { stands } from "./standing.ts";
+import type { SoFar, Transport } from "./transport.ts";
 
 type PlannedImage = RealtimePlan["images"][number];
 
-export interface RealtimeRunOptions extends GenerateOptions {
+export interface DirectOptions extends GenerateOptions {
   plan: RealtimePlan;
   dir: string;
   service: RunService;
@@ -62,6 +64,10 @@ export interface RealtimeRunOptions extends GenerateOptions {
   concurrency: number;
   clock: Clock;
   reporter: RunReporter;
+  /** Returns the price of an image in micro-dollars; null when the service does not say. */
+  costOf: (image: Asked) => number | null;
+  /** Whether the prices are no real money, because the images are drawn. */
+  isPlay: boolean;
   /**
    * Called before anything is sent, with the images that are missing; may throw to refuse. Returns the consent for an image;
    * null if none is needed.
@@ -69,24 +75,8 @@ export interface RealtimeRunOptions extends GenerateOptions {
   approve?: (images: readonly PlannedImage[]) => Promise<ImageConsent | null>;
   /** Called when `signal` ends the run, with the number of requests under way. Default: nothing is called. */
   onStop?: (underWay: number) => void;
-  /** Called each time an image was saved, with all results so far. */
-  onSaved?: (soFar: { state: RunState; lines: readonly ResultLine[]; input: RunInput }) => void;
   /** The failures of an earlier run that stay as they are. Default: images that two requests may have paid for. */
   staysFailed?: (line: ResultLine) => boolean;
-}
-
-export interface RealtimeOutcome extends Pick<RunOutcome, "dir" | "lines" | "hasRetry"> {
-  /** Images that an earlier run had made. */
-  keptCount: number;
-  /** The images that this run has made, and those that it has asked for and that have failed. */
-  made: PlannedImage[];
-  failed: PlannedImage[];
-  /** The error that ended the run before every image was requested. Null when it ran to its end. */
-  stop: ImgbatchError | null;
-  /** The last failure that was not about one prompt. Null without one. */
-  failure: ImgbatchError | null;
-  /** Requests that an interruption ended before their answer came: they may be billed. */
-  abandonedCount: number;
 }
 
 /** After this many temporary failures in a row, the service counts as not working. */
@@ -103,78 +93,177 @@ const OF_ONE_PROMPT: readonly ErrorCode[] = [
 /**
  * Makes the images of a run that are not in its directory yet, each with a request of its own. When an error stops the run
  * (no capacity, no money, no permission, a full disk, failures in a row), requests under way are still waited for, since
- * they may be billed. Only an abort ends them: that of `answerSignal`, if given. The results on disk always name every saved image. A run may continue with
- * another key, but not with other prompts, and with another service only when all its images are here. Throws
- * `DIRECTORY_CONFLICT`, `SAVE_FAILED`.
+ * they may be billed. Only an abort ends them: that of `answerSignal`, if given. The results on disk always name every saved
+ * image. A run may continue with another key, but not with other prompts, and with another service only when all its images
+ * are here. `send` throws `DIRECTORY_CONFLICT` and `SAVE_FAILED`.
  */
-export async function runRealtime(options: RealtimeRunOptions): Promise<RealtimeOutcome> {
-  const { plan, dir, clock, reporter, signal } = options;
-  const { staysFailed = (line: ResultLine) => stands(line, "lost", "unknown") } = options;
-  const earlier = await checkRun(options);
-  const { found: lines, again, replaced } = await findFinished(dir, plan.images, staysFailed);
-  const kept = new Set([...lines.values()].flatMap((line) => (stands(line, "here") ? [line.custom_id] : [])));
-  const missing = plan.images.filter(({ customId }) => !lines.has(customId));
-  if (earlier !== null && missing.length > 0) requireSameService(dir, earlier, options.service.identity);
-  // A refused run that is new leaves nothing behind.
-  const consentOf = (await options.approve?.(missing)) ?? null;
-  const runState = await openDirectory(options);
-  for (const path of replaced) {
-    await moveChangedAway(dir, path, reporter);
-    await removeFile(join(dir, path));
-  }
-  for (const line of lines.values()) reportEnded(reporter, line);
-  signal?.throwIfAborted();
-  // With its old key, the service sends nothing any more for a lost image. A kill must leave it lost, or with a new key.
-  for (const line of again) if (stands(line, "lost", "unknown")) renewRequestKey(runState, line.custom_id);
-  await writeRunState(dir, runState);
-  await writeJsonLines(join(dir, RESULTS_FILE), [...lines.values()]);
+export function direct(options: DirectOptions): Transport {
+  const run = new DirectRun(options);
+  return {
+    send: () => run.send(),
+    untilDone: (started, onSaved) => run.untilDone(started, onSaved),
+    fetch: () => run.writeOutcome(),
+  };
+}
 
-  const input = await readRunInput(dir);
-  const notesOf = new Map(again.map(({ custom_id, notes = [] }) => [custom_id, notes]));
-  const queue = new PQueue({ concurrency: options.concurrency });
-  const ended: Pick<RealtimeOutcome, "stop" | "failure" | "abandonedCount"> = {
+class DirectRun {
+  readonly #options: DirectOptions;
+  readonly #queue: PQueue;
+  /** The results so far, by the id of the image. */
+  #lines = new Map<string, ResultLine>();
+  /** The images that an earlier command has made. */
+  #kept: ReadonlySet<string> = new Set();
+  /** The notes of failures whose images are asked for again. */
+  #notes = new Map<string, string[]>();
+  readonly #failed: PlannedImage[] = [];
+  readonly #underWay = new Set<PlannedImage>();
+  #failuresInARow = 0;
+  readonly #ended: Pick<DirectOutcome, "stop" | "failure" | "abandonedCount"> = {
     stop: null,
     failure: null,
     abandonedCount: 0,
   };
-  const failed: PlannedImage[] = [];
-  let failuresInARow = 0;
-  const underWay = new Set<PlannedImage>();
-  const madeCount = () => [...lines.values()].filter((line) => line.files.length > 0).length;
-  const reportProgress = () => reporter.progress(`${madeCount()} of ${plan.images.length} images made`);
-  const halt = (error: ImgbatchError) => {
-    ended.stop ??= error;
-    queue.clear();
-  };
-  const makeOne = async (image: PlannedImage, position: number) => {
-    if (ended.stop !== null) return;
+  #state: RunState | null = null;
+  #input: RunInput | null = null;
+  #onSaved: (soFar: SoFar) => void = () => {};
+
+  constructor(options: DirectOptions) {
+    this.#options = options;
+    this.#queue = new PQueue({ concurrency: options.concurrency });
+  }
+
+  async send(): Promise<StartedRun> {
+    const { plan, dir, reporter, signal } = this.#options;
+    const { staysFailed = (line: ResultLine) => stands(line, "lost", "unknown") } = this.#options;
+    const earlier = await checkRun(this.#options);
+    const { found, again, replaced } = await findFinished(dir, plan.images, staysFailed);
+    this.#lines = found;
+    this.#kept = new Set(
+      [...found.values()].flatMap((line) => (stands(line, "here") ? [line.custom_id] : [])),
+    );
+    const missing = plan.images.filter(({ customId }) => !found.has(customId));
+    if (earlier !== null && missing.length > 0)
+      requireSameService(dir, earlier, this.#options.service.identity);
+    // A refused run that is new leaves nothing behind.
+    const consentOf = (await this.#options.approve?.(missing)) ?? null;
+    const state = await openDirectory(this.#options);
+    this.#state = state;
+    for (const path of replaced) {
+      await moveChangedAway(dir, path, reporter);
+      await removeFile(join(dir, path));
+    }
+    for (const line of found.values()) reportEnded(reporter, line);
+    signal?.throwIfAborted();
+    // With its old key, the service sends nothing any more for a lost image. A kill must leave it lost, or with a new key.
+    for (const line of again) if (stands(line, "lost", "unknown")) renewRequestKey(state, line.custom_id);
+    await writeRunState(dir, state);
+    await writeJsonLines(join(dir, RESULTS_FILE), [...found.values()]);
+    this.#input = await readRunInput(dir);
+    this.#notes = new Map(again.map(({ custom_id, notes = [] }) => [custom_id, notes]));
+    const { size } = this.#kept;
+    if (size > 0) reporter.note(`${size} of ${plan.images.length} images are here already`);
+    if (size < plan.images.length) this.#reportProgress();
+    for (const [position, image] of plan.images.entries())
+      if (!found.has(image.customId))
+        void this.#queue.add(() => this.#makeOne(image, position, state, consentOf));
+    return { state, batches: [], replayed: false, found: new Map() };
+  }
+
+  async untilDone(started: StartedRun, onSaved: (soFar: SoFar) => void): Promise<StartedRun> {
+    const { signal } = this.#options;
+    this.#onSaved = onSaved;
+    const onAbort = () => {
+      this.#halt(asError(signal?.reason));
+      this.#options.onStop?.(this.#underWay.size);
+    };
+    signal?.addEventListener("abort", onAbort, { once: true });
+    if (signal?.aborted) onAbort();
+    await this.#queue.onIdle();
+    signal?.removeEventListener("abort", onAbort);
+    return started;
+  }
+
+  async writeOutcome(): Promise<RunOutcome> {
+    const { plan, dir, clock, costOf, isPlay } = this.#options;
+    const [state, input] = [this.#state, this.#input];
+    if (state === null || input === null) throw new ImgbatchError("INTERNAL", "The run has not begun.");
+    const lines = plan.images.map(({ customId }) => this.#lines.get(customId) ?? lineOf(customId, "pending"));
+    const isMade = ({ customId }: PlannedImage) =>
+      !this.#kept.has(customId) && this.#lines.get(customId)?.status === "success";
+    const made = plan.images.filter(isMade);
+    if (made.length > 0) await syncDirectory(join(dir, IMAGES_FOLDER));
+    const { hasRetry, failedAt } = await writeResults(dir, lines, input);
+    if (this.#ended.stop === null) state.finished_at = new Date(clock.nowMs()).toISOString();
+    await writeRunState(dir, state);
+    const sum = sumCosts(made.map((image) => ({ micros: costOf(image), isPlay })));
+    // A failure has no price here, but its upstream may bill it.
+    const costs = new Map<string, number>([
+      ...made.map((image) => [image.customId, costOf(image) ?? 0] as const),
+      ...this.#failed.map(({ customId }) => [customId, 0] as const),
+    ]);
+    const asked = lines.flatMap((line) => {
+      const micros = costs.get(line.custom_id);
+      return micros === undefined ? [] : { ...line, cost: microsToNumber(micros) };
+    });
+    return {
+      dir,
+      batches: [],
+      deciding: [],
+      lines,
+      fetchedCount: made.length,
+      hasRetry,
+      failedAt,
+      paidNowMicroUsd: sum === null || isPlay ? 0 : sum.micros,
+      unknown: new Map(),
+      direct: { keptCount: this.#kept.size, asked, cost: sum && { ...sum, isPlay }, isPlay, ...this.#ended },
+    };
+  }
+
+  #halt(error: ImgbatchError): void {
+    this.#ended.stop ??= error;
+    this.#queue.clear();
+  }
+
+  #reportProgress(): void {
+    const { plan, reporter } = this.#options;
+    const made = [...this.#lines.values()].filter((line) => line.files.length > 0);
+    reporter.progress(`${made.length} of ${plan.images.length} images made`);
+  }
+
+  async #makeOne(
+    image: PlannedImage,
+    position: number,
+    state: RunState,
+    consentOf: ImageConsent | null,
+  ): Promise<void> {
+    const { plan, dir, reporter, signal } = this.#options;
+    if (this.#ended.stop !== null) return;
     let isSent = false;
     let billedMicroUsd: number | null = null;
     const onBilled = (usd: number) => {
       billedMicroUsd = (billedMicroUsd ?? 0) + numberToMicros(usd);
     };
     const awaitTurnToSend = async (ending?: AbortSignal) => {
-      await options.awaitTurnToSend?.(ending);
+      await this.#options.awaitTurnToSend?.(ending);
       isSent = true;
-      underWay.add(image);
+      this.#underWay.add(image);
     };
     const note = (line: ResultLine) => {
-      const notes = [...new Set([...(line.notes ?? []), ...(notesOf.get(image.customId) ?? [])])];
+      const notes = [...new Set([...(line.notes ?? []), ...(this.#notes.get(image.customId) ?? [])])];
       const noted = {
         ...line,
         ...(billedMicroUsd !== null && { upstream_cost: microsToNumber(billedMicroUsd) }),
         ...(notes.length > 0 && { notes }),
       };
-      lines.set(image.customId, noted);
+      this.#lines.set(image.customId, noted);
       return noted;
     };
     try {
       const consentMicroUsd = consentOf?.(image) ?? null;
-      const idempotencyKey = requestKeyOf(runState, image.customId, position);
-      const line = note(
-        await make({ ...options, consentMicroUsd, awaitTurnToSend, idempotencyKey, onBilled }, image),
-      );
-      failuresInARow = 0;
+      const idempotencyKey = requestKeyOf(state, image.customId, position);
+      const how = { ...this.#options, consentMicroUsd, awaitTurnToSend, idempotencyKey, onBilled };
+      const line = note(await make(how, image));
+      this.#failuresInARow = 0;
       // So that a later run knows the hash of its file.
       const path = join(dir, RESULTS_FILE);
       await saving(path, () => appendText(path, `${JSON.stringify(line)}\n`));
@@ -188,72 +277,43 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
           sha256,
         });
       reportEnded(reporter, line);
-      const soFar = plan.images.flatMap(({ customId }) => lines.get(customId) ?? []);
-      options.onSaved?.({ state: runState, lines: soFar, input });
+      const soFar = plan.images.flatMap(({ customId }) => this.#lines.get(customId) ?? []);
+      if (this.#input !== null) this.#onSaved({ state, lines: soFar, input: this.#input });
     } catch (thrown) {
       const error = asError(thrown);
       if (signal?.aborted && error === signal.reason) {
-        if (isSent) ended.abandonedCount++;
+        if (isSent) this.#ended.abandonedCount++;
         return;
       }
-      if (ENDED.includes(error.code)) renewRequestKey(runState, image.customId);
+      if (ENDED.includes(error.code)) renewRequestKey(state, image.customId);
       reportEnded(reporter, note(failedLine(image, error)));
-      failed.push(image);
+      this.#failed.push(image);
       const isOwn = OF_ONE_PROMPT.includes(error.code);
-      failuresInARow = isOwn ? 0 : failuresInARow + 1;
+      this.#failuresInARow = isOwn ? 0 : this.#failuresInARow + 1;
       if (isOwn) return;
-      ended.failure = error;
+      this.#ended.failure = error;
       // Of an upstream on this machine that does not run.
       const isOff = error.code === "PROVIDER_UNREACHABLE";
       const { because = "" } = error;
       const needsPerson = isWaitingCode(because) && WAITING_CODES[because] !== "temporary";
       const isTemporary = errorEntry(error.code).exit === "temporary";
       const mayPass = isTemporary && !isOutOfCapacity(error) && !isOff && !needsPerson;
-      if (!mayPass || failuresInARow >= FAILURES_IN_A_ROW) halt(error);
+      if (!mayPass || this.#failuresInARow >= FAILURES_IN_A_ROW) this.#halt(error);
     } finally {
-      underWay.delete(image);
-      reportProgress();
+      this.#underWay.delete(image);
+      this.#reportProgress();
     }
-  };
-  if (kept.size > 0) reporter.note(`${kept.size} of ${plan.images.length} images are here already`);
-  if (kept.size < plan.images.length) reportProgress();
-  const onAbort = () => {
-    halt(asError(signal?.reason));
-    options.onStop?.(underWay.size);
-  };
-  signal?.addEventListener("abort", onAbort, { once: true });
-  if (signal?.aborted) onAbort();
-  for (const [position, image] of plan.images.entries())
-    if (!lines.has(image.customId)) void queue.add(() => makeOne(image, position));
-  await queue.onIdle();
-  signal?.removeEventListener("abort", onAbort);
-
-  const all = plan.images.map(({ customId }) => lines.get(customId) ?? lineOf(customId, "pending"));
-  if (madeCount() > kept.size) await syncDirectory(join(dir, IMAGES_FOLDER));
-  const { hasRetry } = await writeResults(dir, all, input);
-  if (ended.stop === null) runState.finished_at = new Date(clock.nowMs()).toISOString();
-  await writeRunState(dir, runState);
-  const isMade = ({ customId }: PlannedImage) =>
-    !kept.has(customId) && lines.get(customId)?.status === "success";
-  return {
-    dir,
-    lines: all,
-    hasRetry,
-    keptCount: kept.size,
-    made: plan.images.filter(isMade),
-    failed,
-    ...ended,
-  };
+  }
 }
 
-async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<ResultLine> {
+async function make(options: DirectOptions, image: PlannedImage): Promise<ResultLine> {
   const { dir, plan, service } = options;
   const images = [];
   for (const { sha256, mimeType } of image.references) {
     images.push({ mimeType, data: await readReference(dir, sha256) });
   }
-  const { aspectRatio = null, size = null, seed = null, customId } = image;
-  const { quality = null, background = null, negativePrompt = null } = image;
+  const { aspect_ratio: aspectRatio = null, size = null, seed = null, customId } = image;
+  const { quality = null, background = null, negative_prompt: negativePrompt = null } = image;
   const prompt = textOf(image.prompt);
   const { model, mimeType: asked } = plan.settings;
   const shape = { aspectRatio, size, seed, quality, background, negativePrompt };
@@ -328,7 +388,7 @@ function asError(thrown: unknown): ImgbatchError {
 const WITHOUT_RUN_STATE =
   "run the same command with another directory in --output: it makes and bills all images again";
 
-type Run = Pick<RealtimeRunOptions, "dir" | "plan" | "service" | "clock">;
+type Run = Pick<DirectOptions, "dir" | "plan" | "service" | "clock">;
 
 /** Checks whether the directory is free, or that of this run, and returns its run state. Writes nothing. */
 async function checkRun({ dir, plan }: Run): Promise<RunState | null> {
@@ -354,7 +414,7 @@ async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunSta
   const { inputSha256, settings, items } = plan;
   const earlier = await claimDirectory(dir, inputSha256);
   const { model, mimeType: mime_type } = settings;
-  const { aspectRatio: aspect_ratio = null, size = null } = settings.options;
+  const { aspect_ratio = null, size = null } = settings.options;
   const facts = { input_sha256: inputSha256, is_fresh: false, request: null, batches: [] };
   const runState: RunState = earlier ?? {
     ...newRunState(service, clock, facts),
