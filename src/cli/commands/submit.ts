@@ -407,8 +407,8 @@ async function submit(
   const models = await chooseModels(service.http, items, wanted, signal);
   const rules = rulesOf(options, models);
   const { limits } = rules;
-  const how = { isStrict: options.isStrict, note: reporter.note };
-  const shaped = await shapeItems(options.isNew ? null : options.dir, items, models, how);
+  const shaping = { isStrict: options.isStrict, note: reporter.note };
+  const shaped = await shapeItems(options.isNew ? null : options.dir, items, models, shaping);
   const settled = fitItems(shaped, models, rules);
   if (options.isExpanded) return describeExpanded(context, items, models.first.id);
   const defaultQualities = Object.fromEntries(

@@ -30,7 +30,7 @@ import { contentOfItem, contentOfLine } from "./update.ts";
  * can be cut.
  */
 
-type Shape = Pick<PromptItem, "aspectRatio" | "size">;
+type Shape = Pick<PromptItem, "aspect_ratio" | "size">;
 
 interface ShapedItems {
   items: PromptItem[];
@@ -53,10 +53,7 @@ export async function adoptShapes(
   if (dir === null || following.length === 0) return { items: [...items], open: new Set(following) };
   const input = await readRunInput(dir);
   const pictures = new Map((await readResults(dir)).map((line) => [line.custom_id, line.files[0]]));
-  const known = groupBy(
-    Array.from(input.lines(), ({ line }) => line),
-    (line) => contentOfLine({ ...line, aspect_ratio: undefined, size: undefined }),
-  );
+  const known = groupBy(input.lines(), ({ aspect_ratio: _, size: __, ...line }) => contentOfLine(line));
   const isEnough = (line: InputLine, { wanted }: NonNullable<PromptItem["files"]>) => {
     const before = line.source.files?.wanted;
     if (before !== undefined && needsOf(before) === needsOf(wanted)) return true;
@@ -81,11 +78,11 @@ export async function adoptShapes(
       open.add(item);
       return item;
     }
-    const { aspect_ratio: aspectRatio, size } = line;
+    const { aspect_ratio, size } = line;
     return {
       ...plain,
       files,
-      ...(aspectRatio === undefined ? {} : { aspectRatio }),
+      ...(aspect_ratio === undefined ? {} : { aspect_ratio }),
       ...(size === undefined ? {} : { size }),
     };
   });
@@ -104,9 +101,9 @@ export async function shapeItems(
 }
 
 /** Whether the shape of an item follows from its files. */
-function followsFiles({ files, aspectRatio, size }: PromptItem): boolean {
+export function followsFiles({ files, aspect_ratio, size }: PromptItem): boolean {
   const hasPixels = files?.wanted.some(({ pixels }) => pixels !== undefined) === true;
-  return hasPixels && aspectRatio === undefined && (size === undefined || isTier(size));
+  return hasPixels && aspect_ratio === undefined && (size === undefined || isTier(size));
 }
 
 /** What the files of a line need of its pictures. */
@@ -147,9 +144,9 @@ function chooseShapes(
     }
     if (chosen === null) return item;
     const { size: _, ...plain } = item;
-    const { size, aspectRatio } = chosen.shape;
+    const { size, aspect_ratio } = chosen.shape;
     // Nothing else is asked for without files.
-    const isUsual = size === "1K" && aspectRatio === DEFAULT_RATIO && item.references.length === 0;
+    const isUsual = size === "1K" && aspect_ratio === DEFAULT_RATIO && item.references.length === 0;
     return isUsual ? plain : { ...plain, ...chosen.shape };
   });
   problems.throwIfAny();
@@ -200,9 +197,9 @@ function candidatesOf({ size: typed }: PromptItem, facts: ShapeFacts): Candidate
   const { ratios, tiers, pixels } = facts;
   const usual = [...ratios].sort((a, b) => Number(b === DEFAULT_RATIO) - Number(a === DEFAULT_RATIO));
   const ofTable = tiers.flatMap((size) =>
-    usual.flatMap((aspectRatio) => {
-      const px = pixelsAt(pixels, size, aspectRatio);
-      return px === null ? [] : [{ shape: { size, aspectRatio }, px }];
+    usual.flatMap((aspect_ratio) => {
+      const px = pixelsAt(pixels, size, aspect_ratio);
+      return px === null ? [] : [{ shape: { size, aspect_ratio }, px }];
     }),
   );
   return typed === undefined ? ofTable : ofTable.filter(({ shape }) => shape.size === typed);
@@ -224,7 +221,7 @@ function exactShape(box: SizePx, wanted: readonly WantedFile[], { pixels }: Shap
 function shapeOf(px: SizePx, facts: ShapeFacts): Shape {
   const found = sizeOfPixels(facts, px);
   if (found === null || !isTier(found.size)) return { size: pixelSize(px) };
-  return { size: found.size, aspectRatio: found.ratio };
+  return { size: found.size, aspect_ratio: found.ratio };
 }
 
 /** The share of a picture that is cut away for these pixels; 0 where the whole picture is seen. */
@@ -236,11 +233,11 @@ function cutOf({ widthPx, heightPx }: SizePx, box: SizePx | null): number {
 
 /** Returns the pixels that an item asks for; null where they follow from a reference image. */
 function askedPixels(
-  { size = "1K", aspectRatio, references }: PromptItem,
+  { size = "1K", aspect_ratio, references }: PromptItem,
   { pixels }: ShapeFacts,
 ): SizePx | null {
   if (!isTier(size)) return readPixels(size);
-  if (aspectRatio === undefined && references.length > 0) return null;
-  const ratio = RATIOS.extended.find((each) => each === aspectRatio) ?? DEFAULT_RATIO;
+  if (aspect_ratio === undefined && references.length > 0) return null;
+  const ratio = RATIOS.extended.find((each) => each === aspect_ratio) ?? DEFAULT_RATIO;
   return pixelsAt(pixels, size, ratio) ?? imageSizePx(size, ratio);
 }

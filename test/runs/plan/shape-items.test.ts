@@ -29,7 +29,7 @@ async function shapeOf(item: PromptItem, prices: Readonly<Record<string, number>
   const notes: string[] = [];
   const how = { isStrict: false, note: (text: string) => void notes.push(text) };
   const [shaped] = await shapeItems(null, [item], modelsWith(prices), how);
-  return [shaped?.size ?? null, shaped?.aspectRatio ?? null, notes.length];
+  return [shaped?.size ?? null, shaped?.aspect_ratio ?? null, notes.length];
 }
 
 it("[DERIVE-8] of the ratios and sizes of a model, the cheapest that covers the file is asked for, then the least cut, then the smallest", async () => {
@@ -47,7 +47,7 @@ it("[DERIVE-8] of the ratios and sizes of a model, the cheapest that covers the 
 
 it("[DERIVE-8] a ratio that a line names stays, and so does a size", async () => {
   const level = { "1K": 134, "2K": 134, "4K": 240 };
-  expect(await shapeOf(itemOf("1200x630", { aspectRatio: "1:1" }), level)).toEqual([null, "1:1", 0]);
+  expect(await shapeOf(itemOf("1200x630", { aspect_ratio: "1:1" }), level)).toEqual([null, "1:1", 0]);
   expect(await shapeOf(itemOf("1200x630", { size: "2K" }), level)).toEqual(["2K", "16:9", 0]);
   expect(await shapeOf(itemOf("1200x630", { size: "1024x1024" }), level)).toEqual(["1024x1024", null, 0]);
 });
