@@ -419,12 +419,13 @@ function withVendorPreset(value: unknown): unknown {
   const name = VENDOR_NAMES.find((each) => isObject(value.vendor) && each === value.vendor.preset);
   const preset = findPreset(name);
   if (preset === undefined) return value;
+  const { keyHeader } = preset.provider;
   const filled = (given: unknown, settings: object) =>
     given === undefined ? settings : isObject(given) ? { ...settings, ...given } : given;
   return {
     ...value,
     models: value.models === undefined ? modelEntries(preset) : value.models,
     features: filled(value.features, { strictImageConfig: false }),
-    vendor: filled(value.vendor, { keyHeaders: [preset.provider.keyHeader] }),
+    vendor: filled(value.vendor, { keyHeaders: keyHeader === undefined ? [] : [keyHeader] }),
   };
 }

@@ -3,7 +3,7 @@ import envPaths from "env-paths";
 import type { Environment } from "../environment.ts";
 
 /** The vendors whose own client libraries can be served without further settings. */
-export const VENDOR_NAMES = ["google"] as const;
+export const VENDOR_NAMES = ["google", "openai"] as const;
 
 export const CONFIG_FILE = "imgbatch.config.json";
 /** In place of a file: no configuration, also where the working directory has one. */

@@ -343,9 +343,15 @@ const inputItemSchema = z.looseObject({
   result: z.string().nullish().describe("the Base64 of such a picture that is not kept here"),
 });
 
+const MAX_NAME_CHARS = 256;
+
 /** The body of `POST /v1/responses`. Other fields have no effect: the header `x-imgbatch-ignored` of the answer names them. */
 const createResponseSchema = z.object({
-  model: z.string().nullish().describe("comes back as it was; the image model is that of the tool"),
+  model: z
+    .string()
+    .max(MAX_NAME_CHARS, `has more than ${MAX_NAME_CHARS} characters`)
+    .nullish()
+    .describe("comes back as it was; the image model is that of the tool"),
   input: z
     .union([z.string(), z.array(inputItemSchema)], "must be a text or a list of items")
     .describe("what to draw, or how to edit"),
@@ -391,7 +397,7 @@ const responseSchema = z.looseObject({
   previous_response_id: z.string().nullable(),
   store: z.boolean(),
   metadata: z.record(z.string(), z.string()).nullable(),
-  usage: usageSchema.nullable().describe("of the text of a drawing; null where an upstream made the image"),
+  usage: usageSchema.nullable().describe("of texts, beside a drawing alone; null until there is an image"),
   tool_usage: z
     .object({ image_gen: usageSchema })
     .optional()

@@ -12,6 +12,7 @@ import {
   isBlank,
   type ReadRows,
   type ReportLine,
+  type Row,
   readLines,
 } from "./lines.ts";
 import { optionsOf } from "./options.ts";
@@ -149,7 +150,8 @@ export class PromptReader {
     const isTable = format === "csv" || format === "tsv";
     this.#hasNames ||= format !== "txt";
     const note = (remark: string) => this.#notes.push(`${file}: ${remark}`);
-    for await (const source of read(lines(), reportLine, columnRules, note)) {
+    const rows: AsyncIterable<Row> = read(lines(), reportLine, columnRules, note);
+    for await (const source of rows) {
       rowCount++;
       this.#rowCount++;
       const fileLine = { file, line: source.line };

@@ -157,6 +157,12 @@ describe("the vendor preset", () => {
     expect(config.providers).toMatchObject([{ type: "procedural" }]);
   });
 
+  it("of OpenAI has its models, and no header besides Authorization", () => {
+    const config = parseConfig({ vendor: { preset: "openai" } }, "test");
+    expect(config.vendor.keyHeaders).toEqual([]);
+    expect(config.models.map(({ id }) => id)).toEqual(findPreset("openai")?.models.map(({ id }) => id));
+  });
+
   it("leaves keys as they are that the configuration has", () => {
     const own = {
       vendor: { ...vendor, keyHeaders: ["x-own-key"] },

@@ -33,7 +33,7 @@ export const upstreamOption: OptionSpec = {
 
 export const vendorOption: OptionSpec = {
   flags: "--vendor <name>",
-  description: "serve this vendor's own client libraries, with its model ids and key header: google",
+  description: "serve this vendor's own client libraries, with its model ids and key header: google, openai",
   choices: VENDOR_NAMES,
 };
 

@@ -30,6 +30,14 @@ export function fieldError(code: ServiceErrorCode, param: string, problem: strin
 export const invalidArgument = (param: string, problem: string): ImgbatchError =>
   fieldError("REALTIME_INVALID_ARGUMENT", param, problem);
 
+/** Returns an error about a field with the name that the field has in the API of its caller; any other error as it is. */
+export function withParam<E>(error: E, nameOf: (param: string) => string): E | ImgbatchError {
+  if (!(error instanceof ImgbatchError) || error.param === undefined) return error;
+  const param = nameOf(error.param);
+  const message = error.message.replace(`${error.param}: `, () => `${param}: `);
+  return new ImgbatchError(error.code, message, { ...error, cause: error.cause, param });
+}
+
 /** The first type error of a body, or of the part of it that `prefix` names. */
 export function schemaProblem(error: ZodError, code: ServiceErrorCode, prefix = ""): ImgbatchError {
   const issue = error.issues[0];

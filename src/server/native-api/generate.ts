@@ -115,12 +115,20 @@ export function usageMetadataOf(
 /** The words beside a drawing, where an API has words of the model. */
 const DRAWING_WORDS = "Here is the picture that you asked for.";
 
-/** Returns what a model says beside its image; null when it says nothing. */
-export function wordsOf({ answer, isDrawn }: Pick<GeneratedContent, "answer" | "isDrawn">): string | null {
-  if (isDrawn) return DRAWING_WORDS;
+/** Returns the parts of an upstream's answer, as `VerbatimAnswer` has them, without those of its thoughts. */
+export function spokenParts({
+  answer,
+}: Pick<GeneratedContent, "answer">): readonly Record<string, unknown>[] {
   const candidates = answer?.api === "native" ? answer.fields.candidates : [];
-  const parts = Array.isArray(candidates) ? candidates.flatMap((each) => each?.content?.parts ?? []) : [];
-  const texts = parts.filter((part) => part?.thought !== true).map((part) => part?.text);
+  if (!Array.isArray(candidates)) return [];
+  const parts = candidates.flatMap((each): unknown[] => each?.content?.parts ?? []);
+  return parts.map((part) => fieldsOf(part) ?? {}).filter(({ thought }) => thought !== true);
+}
+
+/** Returns what a model says beside its image; null when it says nothing. */
+export function wordsOf(made: Pick<GeneratedContent, "answer" | "isDrawn">): string | null {
+  if (made.isDrawn) return DRAWING_WORDS;
+  const texts = spokenParts(made).map(({ text }) => text);
   return texts.filter((text) => typeof text === "string" && text !== "").join("\n") || null;
 }
 

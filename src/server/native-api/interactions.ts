@@ -27,7 +27,7 @@ import { joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
 import { callerOf, consentingCaller, headerOrQueryKey, idempotencyKeyOf } from "../http/authenticate.ts";
-import { type ErrorStyle, invalidArgument, parseArgument } from "../http/errors.ts";
+import { type ErrorStyle, invalidArgument, parseArgument, withParam } from "../http/errors.ts";
 import { goneSignal } from "../http/exchange.ts";
 import { readQuery } from "../http/parameters.ts";
 import { finishImage, withFinalStatus, withoutImage } from "../openai/images.ts";
@@ -35,7 +35,7 @@ import type { Operation, Surface } from "../operation.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
 import { type BodyFormat, OneOf, shapeOf } from "../request-body/json-reader.ts";
 import { checkContent } from "./check-content.ts";
-import { generateErrors, usageMetadataOf, wordsOf } from "./generate.ts";
+import { generateErrors, spokenParts, usageMetadataOf, wordsOf } from "./generate.ts";
 import { modelWithId } from "./models.ts";
 
 type Body = NativeBody<"CreateInteraction">;
@@ -135,7 +135,7 @@ async function checkInteraction(
   };
   const placeOf = (param: string) => ownPlace(param, { from: known.length, places, format: asked.at });
   const content = await checkContent(native, rules).catch((error) => {
-    throw renamed(error, placeOf);
+    throw withParam(error, placeOf);
   });
   const unread = Object.entries(value as object).filter(
     ([name, given]) => given != null && !READ.includes(name),
@@ -324,13 +324,6 @@ function ownPlace(
 /** The name of a field of `generateContent` here. */
 const nameOf = (field: string) => snake(field).replace(/\bthinking_config$/, "thinking_level");
 
-function renamed(error: unknown, placeOf: (param: string) => string): unknown {
-  if (!(error instanceof ImgbatchError) || error.param === undefined) return error;
-  const param = placeOf(error.param);
-  const message = error.message.replace(`${error.param}: `, () => `${param}: `);
-  return new ImgbatchError(error.code, message, { ...error, cause: error.cause, param });
-}
-
 /** The facts that an interaction has from its beginning. */
 function beginningOf(id: string | null, atMs: number, { body, previous }: AskedInteraction): View {
   const created = new Date(atMs).toISOString();
@@ -358,31 +351,28 @@ function answerParts(
   };
   const text = (words: unknown): Part[] =>
     hasWords && typeof words === "string" && words !== "" ? [{ type: "text", text: words }] : [];
-  const candidates = made.answer?.api === "native" ? made.answer.fields.candidates : [];
-  const parts = (Array.isArray(candidates) ? candidates : []).flatMap((each) => each?.content?.parts ?? []);
-  const said = parts
-    .filter((part) => part?.thought !== true)
-    .flatMap((part) => [...text(part?.text), ...(typeof part?.image === "number" ? image(part.image) : [])]);
+  const said = spokenParts(made).flatMap((part) => [
+    ...text(part.text),
+    ...(typeof part.image === "number" ? image(part.image) : []),
+  ]);
   if (said.some(({ type }) => type === "image")) return said;
   return [...text(wordsOf(made)), ...made.images.flatMap((_, index) => image(index))];
 }
 
 /** The turn of the model as `generateContent` has it, for the interactions that follow: with the signatures of its upstream. */
 function modelMessage(made: GeneratedContent, parts: readonly Part[]): Message {
-  const candidates = made.answer?.api === "native" ? made.answer.fields.candidates : [];
-  const said = (Array.isArray(candidates) ? candidates : []).flatMap((each) => each?.content?.parts ?? []);
+  const said = spokenParts(made);
   const images = parts.filter(({ type }) => type === "image");
   const imageAt = (index: number) => {
     const { data, mime_type: mimeType } = images[index] ?? {};
     return { inlineData: { mimeType, data } };
   };
-  if (!said.some((part) => typeof part?.image === "number"))
+  if (!said.some(({ image }) => typeof image === "number"))
     return { role: "model", parts: images.map((_, index) => imageAt(index)) };
-  const shown = said.filter((part) => part?.thought !== true);
-  const messageParts = shown.map(({ image, ...rest }) =>
+  const shown = said.map(({ image, ...rest }) =>
     typeof image === "number" ? { ...imageAt(image), ...rest } : rest,
   );
-  return { role: "model", parts: messageParts };
+  return { role: "model", parts: shown };
 }
 
 function usageView({

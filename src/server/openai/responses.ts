@@ -18,11 +18,12 @@ import {
 } from "../../domain/realtime/interactions.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import type { InteractionRecord } from "../../domain/records.ts";
+import { isObject } from "../../kernel/json.ts";
 import { isLongerThan, joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
 import { callerOf, consentingCaller, headerKey, idempotencyKeyOf } from "../http/authenticate.ts";
-import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
+import { invalidArgument, parseArgument, requireStorable, withParam } from "../http/errors.ts";
 import { goneSignal } from "../http/exchange.ts";
 import { readQuery } from "../http/parameters.ts";
 import { newest, type ReceivedImage } from "../native-api/check-content.ts";
@@ -181,10 +182,7 @@ async function inTool<T>(tool: number, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    if (!(error instanceof ImgbatchError) || error.param === undefined) throw error;
-    const param = placeOf(error.param, tool);
-    const message = error.message.replace(`${error.param}: `, () => `${param}: `);
-    throw new ImgbatchError(error.code, message, { ...error, cause: error.cause, param });
+    throw withParam(error, (param) => placeOf(param, tool));
   }
 }
 
@@ -308,6 +306,8 @@ async function madePicture(
   return receivedImage(image, `${at}.result`);
 }
 
+const SHORT_CHARS = 256;
+
 /** A response that has an image, or waits for one. */
 function responseView(
   { id, createdAt }: { id: string; createdAt: number },
@@ -315,8 +315,11 @@ function responseView(
   more: Pick<View, "status" | "error" | "output"> & Partial<View>,
 ): View {
   const { model, tool_choice: choice, instructions, metadata, store } = body;
-  // The bytes of a mask do not come back.
-  const tools = body.tools?.map(({ input_image_mask: _, ...tool }) => tool);
+  // Short values alone come back: a mask is no part of the answer.
+  const isShort = (given: unknown) => typeof given !== "object" && String(given).length <= SHORT_CHARS;
+  const tools = body.tools?.map((tool) =>
+    Object.fromEntries(Object.entries(tool).filter(([, given]) => isShort(given))),
+  );
   return {
     id,
     object: "response",
@@ -331,7 +334,7 @@ function responseView(
     store: store ?? true,
     temperature: 1,
     text: { format: { type: "text" } },
-    tool_choice: choice ?? "auto",
+    tool_choice: isObject(choice) ? { type: choice.type } : (choice ?? "auto"),
     tools: tools ?? [],
     top_p: 1,
     truncation: "disabled",
@@ -372,7 +375,7 @@ function outcomeView(
     role: "assistant" as const,
     content: [{ type: "output_text" as const, text: text ?? "", annotations: [], logprobs: [] }],
   };
-  const usage = made.isDrawn ? textUsage(asked.content.prompt, text ?? "") : null;
+  const usage = made.isDrawn ? textUsage(asked.content.prompt, text ?? "") : textUsage("", "");
   return {
     output: text === null ? [call] : [call, message],
     usage,
@@ -382,7 +385,7 @@ function outcomeView(
 
 const BYTES_PER_TOKEN = 4;
 
-/** The usage of the text model that nobody has asked: a token for every four bytes. */
+/** The usage of a text model, though none was asked: a token for every four bytes. */
 function textUsage(prompt: string, text: string): NonNullable<View["usage"]> {
   const [input, output] = [prompt, text].map((each) => Math.ceil(Buffer.byteLength(each) / BYTES_PER_TOKEN));
   const [input_tokens, output_tokens] = [input ?? 0, output ?? 0];

@@ -80,6 +80,25 @@ describe("the size of an image", () => {
     }
   });
 
+  it("[OAI-1] is that of OpenAI's own models where they are served", async () => {
+    const config = { vendor: { preset: "openai" } };
+    const service = await startTestService({ workers: false, providers: [drawings()], config });
+    const asked = { prompt: "x", model: "gpt-image-2", size: "1600x1008", quality: "high" };
+    expect(await imagesOf(await generate(service, asked))).toMatchObject({
+      size: "1600x1008",
+      quality: "high",
+    });
+    const wrong = { prompt: "x", model: "gpt-image-1.5", size: "1792x1024" };
+    expect(await refusalOf(await generate(service, wrong))).toEqual([
+      400,
+      "REALTIME_INVALID_ARGUMENT",
+      "size",
+    ]);
+    const headers = { authorization: `Bearer ${service.credentials.api_key}` };
+    const { data } = await (await fetch(`${service.url}/v1/models`, { headers })).json();
+    expect(data[0].id).toBe("gpt-image-2");
+  });
+
   it("[OAI-1] costs as much as the nearest size of the model", async () => {
     const models = [{ id: MODEL, sizes: ["512", "2K"], prices: { "512": 0.01, "2K": 0.1 } }];
     const service = await startTestService({ workers: false, providers: [drawings()], config: { models } });
