@@ -35,7 +35,6 @@ import {
   versionOf,
 } from "../runs/review.ts";
 import type { CommandContext } from "./command.ts";
-import { flagOption, positiveDurationOption, textOption } from "./options.ts";
 
 /** A program of one's own that decides about pictures. */
 interface Judge {
@@ -61,9 +60,7 @@ export async function readJudge({
   options,
   cwd,
 }: Pick<CommandContext, "options" | "cwd">): Promise<Judge | null> {
-  const text = textOption(options, "judge");
-  const timeoutMs = positiveDurationOption(options, "judgeTimeout");
-  const choosesBest = flagOption(options, "best");
+  const { judge: text, judgeTimeoutMs: timeoutMs, isBest: choosesBest = false } = options;
   if (text === undefined) {
     const param = timeoutMs !== undefined ? "--judge-timeout" : choosesBest ? "--best" : null;
     if (param === null) return null;
