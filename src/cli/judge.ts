@@ -75,10 +75,15 @@ export async function readJudge({
   if (problem !== null) throw wrong(`${startFailure(file, cwd, problem).message}. Nothing was sent.`);
   return {
     argv: [file, ...args],
-    name: basename(file),
+    name: nameOf(file, args[0]),
     timeoutMs: timeoutMs ?? DEFAULT_TIMEOUT_MS,
     choosesBest,
   };
+}
+
+/** The name of the program, or of the script that it runs. */
+function nameOf(file: string, first = ""): string {
+  return basename(/^[^-].*\.(?:[cm]?[jt]s|py|rb|sh|pl|php)$/.test(first) ? first : file);
 }
 
 /** What a judge is given of a picture, as one line of JSON on its standard input. */

@@ -130,7 +130,7 @@ it("[REV-4] a judge gets each picture without a verdict once, and its verdicts a
   });
   const made = await submit(...judge, "--json");
   expect([made.code, JSON.parse(made.stdout).judged]).toEqual([0, { keep: 1, again: 1, drop: 1, failed: 0 }]);
-  expect(made.stderr).toContain("judged by node: 1 kept, 1 to make again, 1 dropped\n");
+  expect(made.stderr).toContain("judged by judge.mjs: 1 kept, 1 to make again, 1 dropped\n");
   const given = lines("asked.jsonl").find(({ id }) => id === "sky");
   expect(given).toMatchObject({ prompt: "a plain sky", metadata: {}, options: {}, key: null, isHere: true });
   expect(given.path).toBe(join(cwd, "out/images/sky.png"));
@@ -140,7 +140,7 @@ it("[REV-4] a judge gets each picture without a verdict once, and its verdicts a
     verdict: "again",
     score: 0.1,
     words: "nothing in it",
-    judge: "node",
+    judge: "judge.mjs",
     version: given.sha256,
   });
   // A person has the last word, and nothing is judged twice.
@@ -167,9 +167,9 @@ it("[REV-5] a judge that fails, hangs, or prints too much or something else deci
   });
   const made = await submit(...judge, "--judge-timeout", "3s");
   expect(made.code).toBe(0);
-  expect(made.stderr).toMatch(/^ {2}fox: the judge node said nothing within 3\s?s and was ended$/m);
-  expect(made.stderr).toContain("  sky: the judge node printed too much and was ended\n");
-  expect(made.stderr).toMatch(/^ {2}owl: the judge node ended with exit code 3: the key is (?!a-key)/m);
+  expect(made.stderr).toMatch(/^ {2}fox: the judge judge.mjs said nothing within 3\s?s and was ended$/m);
+  expect(made.stderr).toContain("  sky: the judge judge.mjs printed too much and was ended\n");
+  expect(made.stderr).toMatch(/^ {2}owl: the judge judge.mjs ended with exit code 3: the key is (?!a-key)/m);
   expect(made.stderr).toContain(
     "0 kept, 0 to make again, 0 dropped, 3 pictures undecided, because it failed",
   );
@@ -178,11 +178,13 @@ it("[REV-5] a judge that fails, hangs, or prints too much or something else deci
   expect(() => process.kill(pid, 0)).toThrow("ESRCH");
   answer({ fox: { print: "a fox!" }, sky: { verdict: "maybe" }, owl: { verdict: "keep", score: 7 } });
   const again = await submit(...judge);
-  expect(again.stderr).toContain("fox: the judge node must print one JSON object");
+  expect(again.stderr).toContain("fox: the judge judge.mjs must print one JSON object");
   expect(again.stderr).toContain(
-    "sky: the judge node said nothing that counts: verdict must be keep, again, drop",
+    "sky: the judge judge.mjs said nothing that counts: verdict must be keep, again, drop",
   );
-  expect(again.stderr).toContain("owl: the judge node said nothing that counts: score must be from 0 to 1");
+  expect(again.stderr).toContain(
+    "owl: the judge judge.mjs said nothing that counts: score must be from 0 to 1",
+  );
   expect([again.code, lines("out/review.jsonl")]).toEqual([0, []]);
 });
 
@@ -216,7 +218,7 @@ it("[REV-4] --best chooses the image with the highest score of a prompt, of thos
   const made = await submit(...judge, "--best");
   expect(made.code).toBe(0);
   const choices = lines("out/review.jsonl").filter(({ choose }) => choose !== undefined);
-  expect(choices).toMatchObject([{ id: "fox", choose: 2, judge: "node" }]);
+  expect(choices).toMatchObject([{ id: "fox", choose: 2, judge: "judge.mjs" }]);
   expect((await run("review", "out")).stdout).toContain("1 kept, 1 to make again, 0 dropped, 0 undecided");
   expect((await submit(...judge, "--best")).code).toBe(0);
   expect(lines("asked.jsonl")).toHaveLength(5);

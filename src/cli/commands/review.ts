@@ -87,8 +87,7 @@ async function run(context: Context): Promise<CommandResult> {
   const hasPerson = results.isForPeople || options.noOpen;
   const judge = await readJudge(context);
   if (isTyped) await decide(context, dir);
-  if (judge !== null)
-    for (const note of (await judgePictures(context, dir))?.notes ?? []) output.note(note);
+  if (judge !== null) for (const note of (await judgePictures(context, dir))?.notes ?? []) output.note(note);
   if (!isTyped && hasPerson && !global.json) {
     // Loaded only here: the page brings a server.
     const { showReview } = await import("../review-page.ts");

@@ -189,7 +189,7 @@ export const judgeOptions = {
   judge: text({
     flags: "--judge <command>",
     description:
-      "let this program decide about each picture without a verdict, such as 'node judge.mjs': it reads a JSON line, and prints {\"verdict\": \"keep\", \"score\": 0.8, \"note\": \"\"}",
+      'let this program decide about each picture without a verdict, such as \'node judge.mjs\': it reads a JSON line, and prints {"verdict": "keep", "score": 0.8, "note": ""}',
     group: "reports",
   }),
   judgeTimeoutMs: positiveDuration({
