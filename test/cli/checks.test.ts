@@ -160,32 +160,32 @@ it("[REV-4] the summary names the command that makes again what the judge wants 
 });
 
 it("[REV-5] a judge that fails, hangs, or prints too much or something else decides nothing, is told, and leaves no process", async () => {
-  const { submit, judge, lines, answer, read } = await judgedProject({
-    fox: { hang: true },
+  const { submit, run, judge, lines, answer, read } = await judgedProject({
+    fox: { print: "a fox!" },
     sky: { flood: true },
     owl: { exit: 3 },
   });
-  const made = await submit(...judge, "--judge-timeout", "3s");
+  const made = await submit(...judge);
   expect(made.code).toBe(0);
-  expect(made.stderr).toMatch(/^ {2}fox: the judge judge.mjs said nothing within 3\s?s and was ended$/m);
+  expect(made.stderr).toContain("  fox: the judge judge.mjs must print one JSON object");
   expect(made.stderr).toContain("  sky: the judge judge.mjs printed too much and was ended\n");
   expect(made.stderr).toMatch(/^ {2}owl: the judge judge.mjs ended with exit code 3: the key is (?!a-key)/m);
   expect(made.stderr).toContain(
     "0 kept, 0 to make again, 0 dropped, 3 pictures undecided, because it failed",
   );
-  expect(lines("out/review.jsonl")).toEqual([]);
+  answer({ fox: { verdict: "maybe" }, sky: { verdict: "keep", score: 7 }, owl: { exit: 1 } });
+  const again = await submit(...judge);
+  expect(again.stderr).toContain("said nothing that counts: verdict must be keep, again, drop");
+  expect(again.stderr).toContain("said nothing that counts: score must be from 0 to 1");
+  expect([again.code, lines("out/review.jsonl")]).toEqual([0, []]);
+  await run("review", "out", "--keep", "sky,owl");
+  answer({ fox: { hang: true } });
+  const late = await submit(...judge, "--judge-timeout", "6s");
+  expect(late.code).toBe(0);
+  expect(late.stderr).toMatch(/^ {2}fox: the judge judge.mjs said nothing within 6\s?s and was ended$/m);
+  expect(lines("out/review.jsonl")).toHaveLength(2);
   const pid = Number(read("hanging.txt"));
   expect(() => process.kill(pid, 0)).toThrow("ESRCH");
-  answer({ fox: { print: "a fox!" }, sky: { verdict: "maybe" }, owl: { verdict: "keep", score: 7 } });
-  const again = await submit(...judge);
-  expect(again.stderr).toContain("fox: the judge judge.mjs must print one JSON object");
-  expect(again.stderr).toContain(
-    "sky: the judge judge.mjs said nothing that counts: verdict must be keep, again, drop",
-  );
-  expect(again.stderr).toContain(
-    "owl: the judge judge.mjs said nothing that counts: score must be from 0 to 1",
-  );
-  expect([again.code, lines("out/review.jsonl")]).toEqual([0, []]);
 });
 
 it("[REV-5] a judge that cannot be started is an error before anything is sent", async () => {
