@@ -16,6 +16,7 @@ import {
 } from "../../runs/review.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import type { TypedOptions } from "../options.ts";
+import { withChosenFiles } from "../finish-run.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { noRun } from "../targets.ts";
 import { newestRun } from "./open.ts";
@@ -88,7 +89,8 @@ async function run(context: CommandContext): Promise<CommandResult> {
     readReview(dir),
     readReviewedLines(dir),
   ]);
-  return describe(shownDir, lines, { review, reviewed }, global);
+  const result = describe(shownDir, lines, { review, reviewed }, global);
+  return withChosenFiles(context, { dir, shownDir }, result);
 }
 
 /** Records the decisions of the options: all of them or, if one cannot be, none. */
