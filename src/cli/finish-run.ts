@@ -202,7 +202,11 @@ type Files = NonNullable<Awaited<ReturnType<typeof makeFiles>>>;
 /** Makes the files that the lines of a run want of its images; null if they want none. */
 async function filesOf(
   { options, signal, cwd }: CommandContext,
-  { outcome: { dir, lines }, shownDir, locks }: Pick<EndedRun, "shownDir" | "locks"> & {
+  {
+    outcome: { dir, lines },
+    shownDir,
+    locks,
+  }: Pick<EndedRun, "shownDir" | "locks"> & {
     outcome: Pick<RunOutcome, "dir" | "lines">;
   },
 ): Promise<Files | null> {

@@ -14,6 +14,7 @@ import { readLines } from "../prompts/lines.ts";
 import { type FileLine, formatProblem, type Problem } from "../prompts/problems.ts";
 import { isNumbered, type LineFiles, numberedPath, type WantedFile } from "../prompts/wanted-files.ts";
 import { type InputLine, lineFilesOf, pathFrom, type RunInput, readRunInput } from "./directory/input.ts";
+import { FILES_FILE } from "./directory/names.ts";
 import { type ResultLine, readVersions, writeResults } from "./directory/results.ts";
 import {
   type DerivedFile,
@@ -32,9 +33,7 @@ import { stands } from "./standing.ts";
  * file. The pictures in the run's directory stay as they are, so these files can be made again at any time, for free.
  */
 
-/** The record of the files that a run has made, in its directory. A line is added before its file is written. */
-const RECORD_FILE = "files.jsonl";
-
+/** A line of the record of a run: a file that it has made. The line is added before the file is written. */
 const recordSchema = z.object({
   /** From the directory of the prompt file on; `from` leads there from that of the run. */
   path: z.string(),
@@ -63,7 +62,7 @@ class MadeFiles {
   static async read(dir: string): Promise<MadeFiles> {
     const files = new MadeFiles(dir);
     try {
-      for await (const { text } of readLines(regularFilePieces(join(dir, RECORD_FILE)), MOST_LINE_BYTES)) {
+      for await (const { text } of readLines(regularFilePieces(join(dir, FILES_FILE)), MOST_LINE_BYTES)) {
         const made = readJsonLine(text, recordSchema);
         if (made !== null) files.#keep(made);
       }
@@ -98,7 +97,7 @@ class MadeFiles {
   /** Notes a file that is about to be written. */
   async add(made: Made): Promise<void> {
     this.#keep(made);
-    const path = join(this.#dir, RECORD_FILE);
+    const path = join(this.#dir, FILES_FILE);
     await saving(path, () => appendText(path, `${JSON.stringify(made)}\n`));
   }
 

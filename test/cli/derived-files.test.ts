@@ -327,7 +327,10 @@ it("[DERIVE-1] of several images the first becomes the file, which is said, and 
   expect(made.stderr).toContain("owl: the first image became the file");
   expect(read("owl.png").equals(read("out/images/owl_01.png"))).toBe(true);
   const chosen = await run("review", "out", "--choose", "owl=2");
-  expect([chosen.code, chosen.stderr]).toEqual([0, expect.stringContaining("1 file made of the images, 1 of them")]);
+  expect([chosen.code, chosen.stderr]).toEqual([
+    0,
+    expect.stringContaining("1 file made of the images, 1 of them"),
+  ]);
   expect(read("owl.png").equals(read("out/images/owl_02.png"))).toBe(true);
   expect((await submit("--no-mark")).stderr).not.toContain("the first image became the file");
   expect(read("owl.png").equals(read("out/images/owl_02.png"))).toBe(true);

@@ -15,8 +15,8 @@ import {
   readReviewedLines,
 } from "../../runs/review.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import type { TypedOptions } from "../options.ts";
 import { withChosenFiles } from "../finish-run.ts";
+import type { TypedOptions } from "../options.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { noRun } from "../targets.ts";
 import { newestRun } from "./open.ts";
