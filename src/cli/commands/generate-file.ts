@@ -31,17 +31,15 @@ import { askOnce, expectedLimits, withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
 import { makeRun } from "../finish-run.ts";
 import { stopReason } from "../interruption.ts";
-import { flagOf, flagOption, usdOption } from "../options.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
 import { chooseUpstream, originsOf } from "../targets.ts";
 import { paidRequestsNote } from "../terminal.ts";
-import type { GenerateOptions } from "./generate-options.ts";
-import { fieldFlags, readVariableRules, requireCount } from "./input-options.ts";
-import { requireDirectory } from "./submit-options.ts";
+import type { GenerateContext, GenerateOptions } from "./generate-options.ts";
+import { fieldFlags, readVariableRules, requireCount, requireDirectory } from "./input-options.ts";
 
 /** Makes the images of a prompt file in a run directory, one request for each image. */
 export async function generateMany(
-  context: CommandContext,
+  context: GenerateContext,
   options: GenerateOptions,
   file: string,
 ): Promise<CommandResult> {
@@ -62,7 +60,7 @@ export async function generateMany(
     format: options.format,
     root: context.root,
     hidden: context.hidden,
-    ...(await readVariableRules(context)),
+    ...(await readVariableRules(context.options, context)),
     note: (remark) => context.output.note(remark),
     flags: fieldFlags(options.options, {
       output_count: { flag: "--count", value: context.options.count && options.count },
@@ -113,31 +111,32 @@ function reportUnfit(
   }
 }
 
-/** Makes the images of a run again that two requests may have paid for, and what else is missing in its directory. */
-export async function retryLost(
+/**
+ * Makes the images of a run without batches that are missing in its directory. Refused ones, and those that two requests may have
+ * paid for, only with their flags.
+ */
+export async function retryDirect(
   context: CommandContext,
   shownDir: string,
   runState: RunState,
+  {
+    withRefused,
+    withLost,
+    maxCostMicroUsd,
+  }: { withRefused: boolean; withLost: boolean; maxCostMicroUsd: number | undefined },
 ): Promise<CommandResult> {
-  const { options } = context;
-  for (const name of ["dryRun", "detach", "interval", "unitCost", "allowFailures", "cancelOnInterrupt"])
-    if (options[name] !== undefined) {
-      const flag = flagOf(name);
-      const message = `${flag}: ${shownDir} was made by \`imgbatch generate\`, which has no batches.`;
-      throw new ImgbatchError("USAGE", message, { param: flag });
-    }
   const plan = await readRealtimePlan(resolve(context.cwd, shownDir), runState);
   const inputImages = plan.images.reduce((most, image) => Math.max(most, image.references.length), 0);
-  const withRefused = flagOption(options, "includeRefused");
   return makeImages(
     context,
-    { maxCostMicroUsd: usdOption(options, "maxCost") },
+    { maxCostMicroUsd },
     {
       shownDir,
       wish: { model: plan.settings.model, options: {}, inputImages },
       itemCount: plan.images.length,
       planFor: (_, origin) => ({ ...plan, settings: { ...plan.settings, origin } }),
-      staysFailed: (line) => stands(line, "refused") && !withRefused,
+      staysFailed: (line) =>
+        (stands(line, "refused") && !withRefused) || (stands(line, "lost", "unknown") && !withLost),
     },
   );
 }
