@@ -19,10 +19,15 @@ import { FORMAT_NAMES } from "../prompts/lines.ts";
 import { formatProblem } from "../prompts/problems.ts";
 import { isNumbered } from "../prompts/wanted-files.ts";
 import { findPreset, modelFacts, priceOf } from "../providers/catalogue/catalogue.ts";
+import { makeFiles } from "../runs/derived-files.ts";
+import { withRunLock } from "../runs/directory/claim.ts";
+import { type InputLine, readRunInput } from "../runs/directory/input.ts";
 import { readResults } from "../runs/directory/results.ts";
+import { readRunState } from "../runs/directory/run-state.ts";
 import {
   compareLock,
   entriesOfRun,
+  entryOf,
   type Lock,
   type LockEntry,
   type LockedLine,
@@ -116,12 +121,12 @@ export function lockedWords(lock: Lock | null, cwd: string): (string | Flag)[] {
 
 /**
  * Reads a prompt file with the flags of its lock file, as the command did that made its pictures. Asks no service, and reads nothing
- * outside of `root`. Throws `INVALID_INPUT` with all problems.
+ * outside of `root`. `writable`: files may be written below this directory. Throws `INVALID_INPUT` with all problems.
  */
 export async function readLocked(
   context: Pick<CommandContext, "output" | "signal" | "stdin">,
   file: string,
-  { flags, ...place }: LockPlace & { flags: LockFlags },
+  { flags, writable, ...place }: LockPlace & { flags: LockFlags; writable?: string | undefined },
 ): Promise<LockPrompt[]> {
   const { from, root, cwd } = place;
   const options = typedOf(flags);
@@ -137,7 +142,7 @@ export async function readLocked(
       format: read.choiceOption(options, "fileFormat", FILE_FORMATS),
       model: read.textOption(options, "model"),
     },
-    filesRoot: root,
+    filesRoot: writable ?? root,
     isUnmarked: options.mark === false,
     shared: await loadReferences(options, "reference", from),
     options: readItemOptions(options),
@@ -172,8 +177,10 @@ function costOfLine(line: LockedLine, lock: Lock | null): number | null {
  * Returns what it costs to make the pictures of a line, in micro-dollars: by the catalogue, else as much as pictures of the same model
  * have cost. Null where nobody knows.
  */
-function priceOfLine({ prompt, line }: LockedLine, lock: Lock | null): number | null {
+function priceOfLine({ prompt, line, reason }: LockedLine, lock: Lock | null): number | null {
   if (prompt === null) return 0;
+  // What made it says nothing about the price of an upstream.
+  if (reason === DRAWN) return null;
   const entries = lock?.lines.map(({ entry }) => entry) ?? [];
   const { "--model": typed } = lock?.head.flags ?? {};
   const { item } = prompt;
@@ -297,6 +304,7 @@ export async function openLocks(
   const isHere = ({ prompt, line, state, isMade, reason }: LockedLine) => {
     const entry = prompt === null ? undefined : found.get(prompt);
     if (reason === OTHER_MODEL) return entry?.made_by.model === options.model;
+    if (reason === DRAWN) return entry !== undefined && entry.play_money === undefined;
     const isKept = isMade && line?.entry.originals.every((hash) => originals.has(hash)) === true;
     // Where the files are right, another picture that the run has of the prompt is not the one of the lock.
     const isRight = state === "ok" && prompt?.files.length !== 0;
@@ -319,15 +327,9 @@ export async function openLocks(
   const kept = new Set(
     lines.filter((line) => line.state !== "ok" || isHere(line)).map(({ prompt }) => prompt?.item),
   );
-  const known = new Map<string, Set<string>>();
-  for (const { path, lock } of files)
-    for (const file of lock?.lines.flatMap(({ entry }) => entry.files ?? []) ?? []) {
-      const full = foldFileName(resolve(dirname(path), file.path));
-      known.set(full, (known.get(full) ?? new Set()).add(file.sha256));
-    }
   return {
     files,
-    isKnown: (path, sha256) => known.get(foldFileName(path))?.has(sha256) === true,
+    isKnown: knownFiles(files),
     items: isPlain ? items.filter((item) => kept.has(item) || !isLockedItem(files, item)) : items,
     isWhole: isPlain && left.length === 0 && items.every((item) => isLockedItem(files, item)),
     wanted: new Set(
@@ -340,13 +342,26 @@ export async function openLocks(
   };
 }
 
+/** Returns whether one of some lock files names a file with this content at a path. */
+function knownFiles(
+  files: readonly Pick<FileLock, "path" | "lock">[],
+): (path: string, sha256: string) => boolean {
+  const known = new Map<string, Set<string>>();
+  for (const { path, lock } of files)
+    for (const file of lock?.lines.flatMap(({ entry }) => entry.files ?? []) ?? []) {
+      const full = foldFileName(resolve(dirname(path), file.path));
+      known.set(full, (known.get(full) ?? new Set()).add(file.sha256));
+    }
+  return (path, sha256) => known.get(foldFileName(path))?.has(sha256) === true;
+}
+
 /** The picture of a prompt without files is in the directory of the run, or nowhere. */
 function withoutPicture(line: LockedLine): LockedLine {
   const isMissing = line.state === "ok" && line.prompt?.files.length === 0;
   return isMissing ? { ...line, state: "missing", reason: "its picture is not here" } : line;
 }
 
-const promptsIn = (files: readonly FileLock[]) =>
+const promptsIn = (files: readonly Pick<FileLock, "lines">[]) =>
   files.flatMap(({ lines }) => lines.flatMap(({ prompt }) => prompt ?? []));
 
 const isLockedItem = (files: readonly FileLock[], { fileLine }: PromptItem) =>
@@ -375,15 +390,17 @@ async function openLock(
     model !== before &&
     prompt?.item.model === undefined &&
     line?.entry.made_by.model !== model;
-  const asked = lines.map((line) =>
-    line.isMade && isOther(line)
-      ? { ...line, state: "stale" as const, reason: OTHER_MODEL, isMade: false }
-      : line,
-  );
+  const isReal = findPreset(read.textOption(options, "upstream")) !== undefined;
+  const asked = lines.map((line) => {
+    const isDrawn = isReal && line.line?.entry.play_money === true;
+    if (!line.isMade || !(isDrawn || isOther(line))) return line;
+    return { ...line, state: "stale" as const, reason: isDrawn ? DRAWN : OTHER_MODEL, isMade: false };
+  });
   return { file, path, lock, flags, lines: asked };
 }
 
 const OTHER_MODEL = "another model made it";
+const DRAWN = "it is a drawing, and an upstream would make it now";
 
 /** Throws `PROMPTS_CHANGED` for prompts that changed since their pictures were made, and for flags that are others now. */
 function requireUnchanged(
@@ -544,4 +561,47 @@ export async function describeLocked(
     lines: files.map(({ path }) => shownPath(cwd, lockPathOf(path))),
     next: update,
   };
+}
+
+/**
+ * Makes the files of prompts whose originals are in the directory of a run, and writes the lock file. Files that were changed by hand
+ * stay. Returns whether there was anything to make.
+ */
+export async function fixFiles(
+  { clock, signal, output }: CommandContext,
+  { path, dir, lock, lines, flags, root }: Omit<FileLock, "file"> & { dir: string; root: string },
+): Promise<boolean> {
+  const wrong = lines.filter(({ state, prompt }) => prompt !== null && state !== "ok" && state !== "altered");
+  if (wrong.length === 0 || (await readRunState(dir)) === null) return false;
+  return withRunLock(dir, { clock, signal }, async () => {
+    const results = await readResults(dir);
+    const input = await readRunInput(dir);
+    const made = new Map(
+      results.flatMap(({ custom_id: id, files: [file] }) => (file ? [[file.sha256, id]] : [])),
+    );
+    const found = await entriesOfRun(dir, promptsIn([{ lines }]));
+    // The line of the run whose pictures are the originals of a prompt.
+    const prompts = new Map<string, LockPrompt>();
+    for (const { prompt, line, isMade } of wrong) {
+      const entry = (isMade ? line?.entry : undefined) ?? (prompt === null ? undefined : found.get(prompt));
+      const asked = input.get(made.get(entry?.originals[0] ?? "") ?? "");
+      if (prompt !== null && asked !== undefined)
+        prompts.set(placeOf(asked.source, asked.source.values), prompt);
+    }
+    if (prompts.size === 0) return false;
+    const known = knownFiles([{ path, lock }]);
+    const filesOf = ({ source }: InputLine) =>
+      prompts.get(placeOf(source, source.values))?.item.files ?? null;
+    const outcome = await makeFiles({ dir, lines: results, filesOf, isKnown: known, signal });
+    for (const problem of outcome?.problems ?? []) output.note(formatProblem(problem));
+    const images = new Map((outcome?.lines ?? results).map((line) => [line.custom_id, line]));
+    const entries = new Map<LockPrompt, LockEntry>();
+    for (const line of input.lines()) {
+      const prompt = prompts.get(placeOf(line.source, line.source.values));
+      const entry = prompt && (await entryOf(dir, prompt, line, images));
+      if (prompt !== undefined && entry != null) entries.set(prompt, entry);
+    }
+    await writeLock(path, lock, { lines, made: entries, flags, keepsUnused: true, root });
+    return entries.size > 0;
+  });
 }

@@ -221,3 +221,15 @@ it("[LOCK-1] the flags that shape the pictures are in the lock file: check needs
   expect(other.stderr).toMatch(/with the flags of before:\nnext: .*--aspect-ratio 3:2/);
   expect(posts(upstream)).toBe(2);
 });
+
+it("[LOCK-1] drawings are no pictures of an upstream: naming one is a change, which needs --update", async () => {
+  const upstream = await startFakeUpstream();
+  const { cwd, write } = await machine(upstream);
+  write("pets.jsonl", line("cat"));
+  const submit = (...args: string[]) =>
+    runInProcess(["submit", "pets.jsonl", "--lock", "--data", join(cwd, "d"), ...args], { cwd });
+  expect((await submit()).code).toBe(0);
+  const real = await submit("--upstream", "openai", "--max-cost", "1");
+  expect([real.code, real.stderr]).toEqual([6, expect.stringContaining("cat: it is a drawing")]);
+  expect((await submit()).code).toBe(0);
+});

@@ -1,6 +1,7 @@
-import { dirname, resolve } from "node:path";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join, resolve, sep } from "node:path";
 import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
-import { readActionsEnvironment } from "../../environment.ts";
+import { rawLink, readActionsEnvironment, readCommit, readRepositoryRoot } from "../../environment.ts";
 import { shellWord } from "../../kernel/command-line.ts";
 import { formatUsd, microsToNumber } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
@@ -16,12 +17,18 @@ import {
   requireOwnStems,
 } from "../../runs/lock.ts";
 import { STDIN } from "../../runs/plan/prompt-files.ts";
-import { type CheckedPicture, priceText, writeCheckReports } from "../../runs/reports/write-reports.ts";
+import {
+  type ChangedPicture,
+  type CheckedPicture,
+  priceText,
+  writeCheckReports,
+  writeComparison,
+} from "../../runs/reports/write-reports.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { checkedPicture, lockedWords, readLocked } from "../locks.ts";
-import { pathOption } from "../options.ts";
-import { nextCommand } from "../output/next-step.ts";
-import { readReportPaths, requireReportPaths } from "../output/reports.ts";
+import { checkedPicture, fixFiles, lockedWords, readLocked } from "../locks.ts";
+import { flagOption, pathOption } from "../options.ts";
+import { defaultRunDirectory, nextCommand } from "../output/next-step.ts";
+import { pathsFrom, readReportPaths, requireReportPaths } from "../output/reports.ts";
 
 export const command: CommandDetails = {
   arguments: [{ name: "<file...>", description: "prompt files that have lock files beside them" }],
@@ -30,6 +37,26 @@ export const command: CommandDetails = {
       flags: "--root <dir>",
       description: "the files may lie anywhere below this directory",
       default: "that of the lock file",
+    },
+    {
+      flags: "--fix",
+      description:
+        "make the files that cost nothing, from the originals in the directory of the run, and write the lock file",
+    },
+    {
+      flags: "-o, --output <dir>",
+      description: "the directory of the run, for --fix",
+      default: "<stem of the prompt file>-images",
+    },
+    {
+      flags: "--before <dir>",
+      description:
+        "this directory in an earlier state, such as another checkout: the reports show its pictures beside those of today",
+    },
+    {
+      flags: "--compare <dir>",
+      description:
+        "with --before: write a page with the old and the new pictures, and the pictures, into this directory",
     },
     { flags: "--junit <file>", description: "write JUnit XML with a test case for each prompt" },
     {
@@ -73,14 +100,31 @@ async function run(context: CommandContext): Promise<CommandResult> {
     const from = dirname(path);
     const lock = await readLock(path, cwd, root);
     const flags = lock?.head.flags ?? {};
-    const prompts = await readLocked(context, file, { flags, cwd, from, root: lock?.root ?? root ?? from });
-    checked.push({ file, lock, lines: await compareLock(lock, prompts, signal) });
+    const place = { flags, cwd, from, root: lock?.root ?? root ?? from };
+    // Only what a person typed says where files may be written.
+    const writable = flagOption(options, "fix") ? (root ?? from) : undefined;
+    const prompts = await readLocked(context, file, { ...place, writable });
+    const lines = await compareLock(lock, prompts, signal);
+    const dir = resolve(cwd, pathOption(options, "output") ?? defaultRunDirectory(file));
+    if (
+      writable === undefined ||
+      !(await fixFiles(context, { path, dir, lock, lines, flags, root: writable }))
+    )
+      checked.push({ file, lock, lines });
+    else {
+      const fixed = await readLock(path, cwd, root);
+      checked.push({ file, lock: fixed, lines: await compareLock(fixed, prompts, signal) });
+    }
   }
   const found = checked.flatMap(({ file, lock, lines }) =>
     lines.map((line) => checkedPicture(cwd, file, line, lock)),
   );
   const totals = totalsOf(found);
+  const changed = await changedPictures(context, checked);
+  const compare = pathOption(options, "compare");
+  if (compare !== undefined) await writeComparison(resolve(cwd, compare), changed, files.join(", "));
   await writeCheckReports(found, {
+    changed,
     title: files.join(", "),
     at: new Date(clock.nowMs()).toISOString(),
     summary: summaryOf(totals),
@@ -90,6 +134,60 @@ async function run(context: CommandContext): Promise<CommandResult> {
     annotate: output.annotate,
   });
   return describe(context, checked, found, totals);
+}
+
+/** Finds the pictures whose files are others than in an earlier state of the directory, by both lock files; null without --before. */
+async function changedPictures(
+  { cwd, options }: CommandContext,
+  checked: readonly CheckedFile[],
+): Promise<ChangedPicture[]> {
+  const typed = pathOption(options, "before");
+  if (typed === undefined) {
+    if (options.compare !== undefined)
+      throw new ImgbatchError("USAGE", "--compare: name the earlier state with --before.", {
+        param: "--compare",
+      });
+    return [];
+  }
+  const before = resolve(cwd, typed);
+  const changed: ChangedPicture[] = [];
+  const fromRoot = pathsFrom(readRepositoryRoot(), cwd);
+  const linkOf = (path: string, sha: string | null) => rawLink(fromRoot(path), sha);
+  const [old, now] = [headOf(before), readCommit()];
+  for (const { file, lock } of checked) {
+    const earlier = await readLock(resolve(before, file), cwd).catch(() => null);
+    const entries = (each: Lock | null) =>
+      new Map(each?.lines.flatMap(({ entry }) => (entry.files?.[0] ? [[entry.files[0].path, entry]] : [])));
+    const [was, is] = [entries(earlier), entries(lock)];
+    const folder = dirname(file);
+    for (const path of new Set([...was.keys(), ...is.keys()])) {
+      const hash = (each: ReturnType<typeof entries>) => each.get(path)?.files?.[0]?.sha256;
+      if (hash(was) === hash(is)) continue;
+      const shown = join(folder, path).replaceAll(sep, "/");
+      const id = is.get(path)?.id ?? was.get(path)?.id ?? path;
+      const side = (has: boolean, base: string, sha: string | null) => {
+        const full = resolve(base, shown);
+        return has && existsSync(full) ? { path: full, link: linkOf(shown, sha) } : null;
+      };
+      changed.push({
+        id,
+        file: shown,
+        before: side(was.has(path), before, old),
+        now: side(is.has(path), cwd, now),
+      });
+    }
+  }
+  return changed;
+}
+
+/** Returns the commit that is checked out in a directory; null where git would have to be asked. */
+function headOf(dir: string): string | null {
+  try {
+    const text = readFileSync(join(dir, ".git", "HEAD"), "utf8").trim();
+    return /^[0-9a-f]{40}$/.test(text) ? text : null;
+  } catch {
+    return null;
+  }
 }
 
 interface Totals {
