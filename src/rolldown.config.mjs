@@ -35,7 +35,11 @@ export default defineConfig([
   {
     ...common,
     plugins: [licences("licences.txt")],
-    input: { main: "src/cli/main.ts", "guard-main": "src/processes/guard-main.ts" },
+    input: {
+      main: "src/cli/main.ts",
+      "guard-main": "src/processes/guard-main.ts",
+      library: "src/library/imgbatch.ts",
+    },
     output: {
       ...output,
       cleanDir: true,

@@ -22,8 +22,9 @@ import { toSeconds } from "../kernel/durations.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { packageFile } from "../kernel/package-file.ts";
 import { openPath } from "../processes/programs.ts";
-import { INPUT_FILE, VERSIONS_FOLDER } from "../runs/directory/names.ts";
-import { RESULTS_FILE } from "../runs/directory/results.ts";
+import { lookAtPictures } from "../runs/checks.ts";
+import { CHECKS_FILE, INPUT_FILE, VERSIONS_FOLDER } from "../runs/directory/names.ts";
+import { RESULTS_FILE, readResults } from "../runs/directory/results.ts";
 import { readFacts } from "../runs/directory/run-files.ts";
 import { RUN_STATE_FILE } from "../runs/directory/run-state.ts";
 import { decisionOn, decisionsFor, type ReviewedPictures, readPictures } from "../runs/reports/review-run.ts";
@@ -53,7 +54,10 @@ export async function showReview(
         ? "opened in the browser; Ctrl-C ends the review"
         : "open this link in a browser of this machine, within 10 minutes; Ctrl-C ends the review",
     );
+    // Meanwhile the page shows what is found so far.
+    const looks = readResults(dir).then((lines) => lookAtPictures(dir, lines, { clock, signal }));
     if (!signal.aborted) await once(signal, "abort");
+    await looks.catch(() => {});
   } finally {
     await server.close();
   }
@@ -118,7 +122,7 @@ function createReviewedRun(
 
 /** Changes with each file that has to do with the pictures. */
 async function stampOf(dir: string): Promise<string> {
-  const names = [RUN_STATE_FILE, INPUT_FILE, RESULTS_FILE, VERSIONS_FOLDER];
+  const names = [RUN_STATE_FILE, INPUT_FILE, RESULTS_FILE, VERSIONS_FOLDER, CHECKS_FILE];
   const stats = names.map((name) => stat(join(dir, name), { bigint: true }).catch(() => null));
   return (await Promise.all(stats)).map((each) => `${each?.ino} ${each?.size} ${each?.mtimeNs}`).join();
 }

@@ -399,7 +399,7 @@ async function runCommand(
   events.write({ event: "run_started", command: invocation.path, version: readVersion() });
   try {
     const results = resultsOf(terminal, global, closed);
-    const result = await work(invocation, { argv, terminal, clock, output, results, watch });
+    const result = await runInvocation(invocation, { argv, terminal, clock, output, results, watch });
     lines.settle();
     const error = errorOf(result);
     writeRunEnd(events, result.exitCode ?? EXIT_CODES.ok.code, error);
@@ -420,11 +420,12 @@ async function runCommand(
 /** The options that `requireReportPaths` checks. */
 const REPORT_OPTIONS = ["junit", "markdown", "open"];
 
-async function work(
+/** Runs a command for the command line or for a program, which gives it what a terminal would. Throws what the command throws. */
+export async function runInvocation(
   { spec, options, global, arguments: args }: CommandInvocation,
   process: {
     argv: readonly string[];
-    terminal: Terminal;
+    terminal: Pick<Terminal, "cwd" | "stdin" | "loadView"> & Parameters<typeof askOn>[0];
     clock: Clock;
     output: Output;
     results: Results;

@@ -71,7 +71,7 @@ export async function readAll(stream: AsyncIterable<Uint8Array>, signal: AbortSi
  * Null unless standard input and stderr are terminals.
  */
 export function askOn(
-  terminal: Pick<Terminal, "stdin" | "stderr">,
+  terminal: Pick<Terminal, "stdin"> & { stderr: { isTTY?: boolean; write(text: string): unknown } },
 ): ((question: string, signal: AbortSignal) => Promise<string>) | null {
   const { stderr } = terminal;
   if (stderr.isTTY !== true || terminal.stdin.isTTY !== true) return null;

@@ -33,6 +33,8 @@ const UNKNOWN: readonly string[] = [
   "OUTCOME_UNKNOWN" satisfies ItemErrorCode,
   "REALTIME_OUTCOME_UNKNOWN" satisfies ErrorCode,
 ];
+/** Errors of a request of its own that was refused because of its prompt, besides those of items. */
+const REFUSED: readonly string[] = ["IMAGE_REFUSED", "REALTIME_INVALID_ARGUMENT"] satisfies ErrorCode[];
 /** The statuses after which the same request may succeed later. */
 const PASSING_STATUSES: readonly number[] = [408, 425, 429, 502, 503, 504];
 
@@ -43,7 +45,7 @@ function standingOf({ status, error, files }: Outcome): Standing {
   if (status === "success" || isUndecided) return mayStillCome(error) ? "later" : "lost";
   if (files.length > 0) return "here";
   if (UNKNOWN.includes(code)) return "unknown";
-  return isRefusalCode(code) ? "refused" : "failed";
+  return isRefusalCode(code) || REFUSED.includes(code) ? "refused" : "failed";
 }
 
 function mayStillCome(error: { code: string; message: string }): boolean {

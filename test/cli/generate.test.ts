@@ -529,7 +529,8 @@ it("a directory of other prompts, of another kind of run or of other files is re
 it("the commands for batches say of such a directory that it has none", async () => {
   const cli = await many(["cat"]);
   await cli.run(RUN);
-  const commands = ["status", "wait", "watch", "items", "download", "cancel", "retry", "delete --outputs"];
+  const commands = ["status", "wait", "watch", "items", "download", "cancel", "delete --outputs"];
+  commands.push("retry --dry-run", "retry --only cat");
   for (const command of commands) {
     const { code, stderr } = await cli.run([...command.split(" "), "out"]);
     expect([command, code, stderr]).toEqual([
@@ -538,6 +539,20 @@ it("the commands for batches say of such a directory that it has none", async ()
       expect.stringContaining("was made by `imgbatch generate`"),
     ]);
   }
+});
+
+it("retry makes the failed images of such a directory, and refused ones only with their flag", async () => {
+  const cli = await many(["cat", "bad dog", "owl"]);
+  cli.fake.always(/bad/, { body: { promptFeedback: { blockReason: "SAFETY" } } });
+  cli.fake.answer(/owl/, ...times(4, { status: 502, html: "<h1>", headers: { "retry-after": "0" } }));
+  expect((await cli.run(RUN)).code).toBe(4);
+  const before = cli.fake.requests.length;
+  const retried = await cli.run(["retry", "out"]);
+  expect([retried.code, retried.stdout]).toEqual([4, "out\n"]);
+  expect(retried.stderr).toContain("2 of 3 images on disk, 1 of them made now, 1 failed");
+  expect(cli.fake.requests.slice(before).map(({ prompt }) => prompt)).toEqual(["owl"]);
+  expect((await cli.run(["retry", "out", "--include-refused"])).code).toBe(4);
+  expect(cli.fake.requests.at(-1)?.prompt).toBe("bad dog");
 });
 
 it("[GEN-10] [RUN-21] two that make the same run at once pay for each image once", async () => {

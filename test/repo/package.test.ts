@@ -46,6 +46,7 @@ describe("the package", { timeout: 180_000 }, () => {
       "package.json",
       "src/cli/README.md",
       "src/imaging/fonts.conf",
+      "src/library/imgbatch.d.cts",
       "src/library/test.d.cts",
       "src/server/README.md",
       "src/service/CLUSTER.md",

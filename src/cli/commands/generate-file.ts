@@ -113,14 +113,17 @@ function reportUnfit(
   }
 }
 
-/** Makes the images of a run again that two requests may have paid for, and what else is missing in its directory. */
-export async function retryLost(
+/**
+ * Makes the images of a run without batches that are missing in its directory. Refused ones, and those that two requests may have
+ * paid for, only with their flags.
+ */
+export async function retryDirect(
   context: CommandContext,
   shownDir: string,
   runState: RunState,
 ): Promise<CommandResult> {
   const { options } = context;
-  for (const name of ["dryRun", "detach", "interval", "unitCost", "allowFailures", "cancelOnInterrupt"])
+  for (const name of OF_BATCHES)
     if (options[name] !== undefined) {
       const flag = flagOf(name);
       const message = `${flag}: ${shownDir} was made by \`imgbatch generate\`, which has no batches.`;
@@ -128,7 +131,7 @@ export async function retryLost(
     }
   const plan = await readRealtimePlan(resolve(context.cwd, shownDir), runState);
   const inputImages = plan.images.reduce((most, image) => Math.max(most, image.references.length), 0);
-  const withRefused = flagOption(options, "includeRefused");
+  const [withRefused, withLost] = [flagOption(options, "includeRefused"), flagOption(options, "includeLost")];
   return makeImages(
     context,
     { maxCostMicroUsd: usdOption(options, "maxCost") },
@@ -137,10 +140,17 @@ export async function retryLost(
       wish: { model: plan.settings.model, options: {}, inputImages },
       itemCount: plan.images.length,
       planFor: (_, origin) => ({ ...plan, settings: { ...plan.settings, origin } }),
-      staysFailed: (line) => stands(line, "refused") && !withRefused,
+      staysFailed: (line) =>
+        (stands(line, "refused") && !withRefused) || (stands(line, "lost", "unknown") && !withLost),
     },
   );
 }
+
+/** The options of `retry` that are about batches, and about other pictures. */
+const OF_BATCHES = [
+  ...["dryRun", "detach", "interval", "unitCost", "allowFailures", "cancelOnInterrupt", "here"],
+  ...["only", "rejected", "edit", "model", "seed"],
+];
 
 /** Returns the plan of the run that a directory holds. Throws `DIRECTORY_CONFLICT` when its files do not say it. */
 async function readRealtimePlan(dir: string, runState: RunState): Promise<RealtimePlan> {

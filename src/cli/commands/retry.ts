@@ -66,7 +66,7 @@ import {
 } from "../finish-run.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
-import { flagOption, positiveDurationOption } from "../options.ts";
+import { positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
 import { type Flag, nextCommand, remakeCommand } from "../output/next-step.ts";
 import { noRun, originsOf, rememberedUpstream, resolveTarget } from "../targets.ts";
@@ -134,10 +134,10 @@ const ANEW = "run the same command again: it sends the cancelled ones again";
 async function run(context: CommandContext): Promise<CommandResult> {
   const [shownDir = ""] = context.arguments;
   const runState = await readRunState(resolve(context.cwd, shownDir));
-  if (runState?.kind === "realtime" && flagOption(context.options, "includeLost")) {
-    const { retryLost } = await import("./generate-file.ts");
+  if (runState?.kind === "realtime") {
+    const { retryDirect } = await import("./generate-file.ts");
     const limit = timeLimit(context, positiveDurationOption(context.options, "timeout"));
-    return retryLost({ ...context, signal: limit.signal }, shownDir, runState).finally(limit.stop);
+    return retryDirect({ ...context, signal: limit.signal }, shownDir, runState).finally(limit.stop);
   }
   const options = await readRetryOptions(context);
   return workInRun(context, { ...options, anew: ANEW }, (inner, parts) => retry(inner, options, parts));

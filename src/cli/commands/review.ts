@@ -2,13 +2,13 @@ import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Verdict } from "../../contract/review-api.ts";
 import { counted } from "../../kernel/text.ts";
+import { REVIEW_FILE } from "../../runs/directory/names.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import { decisionOn, readPictures } from "../../runs/reports/review-run.ts";
 import {
   addDecisions,
   namedImages,
   namedLine,
-  REVIEW_FILE,
   type Review,
   type ReviewedLine,
   readReview,

@@ -158,7 +158,7 @@ export function errorDocument(error: ImgbatchError) {
 }
 
 /** The one document of `--json` for a finished command. A list stays a list. */
-function resultDocument({ json, exitCode = EXIT_CODES.ok.code }: CommandResult): unknown {
+export function resultDocument({ json, exitCode = EXIT_CODES.ok.code }: CommandResult): unknown {
   if (typeof json !== "object" || json === null || Array.isArray(json)) return json;
   return { ok: exitCode === EXIT_CODES.ok.code, ...json, exit_code: exitCode };
 }

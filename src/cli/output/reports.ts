@@ -8,6 +8,7 @@ import { programName, shellWord } from "../../kernel/command-line.ts";
 import { isWithin, nearestExisting } from "../../kernel/files.ts";
 import type { Cost } from "../../kernel/money.ts";
 import { openPath } from "../../processes/programs.ts";
+import type { Oddities } from "../../runs/checks.ts";
 import { type RunInput, readRunInput } from "../../runs/directory/input.ts";
 import { readVersions } from "../../runs/directory/results.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
@@ -49,6 +50,8 @@ export async function writeRunReports(
     /** What this command paid, in micro-dollars. Default: all that the run has cost. */
     paidNowMicroUsd?: number;
     retryCommand?: string | null;
+    /** What looks odd about the pictures. Default: nothing. */
+    oddities?: Oddities;
   },
 ): Promise<void> {
   const { outcome, shownDir, ...rest } = run;
