@@ -120,8 +120,8 @@ export function lockedWords(lock: Lock | null, cwd: string): (string | Flag)[] {
 }
 
 /**
- * Reads a prompt file with the flags of its lock file, as the command did that made its pictures. Asks no service, and reads nothing
- * outside of `root`. `writable`: files may be written below this directory. Throws `INVALID_INPUT` with all problems.
+ * Reads a prompt file with the flags of its lock file, as the command did that made its pictures. Asks no service. Lists of the flags
+ * lie below `root`. `writable`: files may be written below this directory. Throws `INVALID_INPUT` with all problems.
  */
 export async function readLocked(
   context: Pick<CommandContext, "output" | "signal" | "stdin">,
@@ -135,7 +135,6 @@ export async function readLocked(
     limits: WIDEST_LIMITS,
     defaultCount: read.wholeOption(options, "count", { min: 1, max: WIDEST_LIMITS.outputCountPerItem }) ?? 1,
     format: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
-    root,
     ...(await readVariableRules(typed)),
     file: read.textOption(options, "file"),
     files: {
