@@ -333,7 +333,8 @@ export async function openLocks(
     isWhole: isPlain && left.length === 0 && items.every((item) => isLockedItem(files, item)),
     wanted: new Set(
       left
-        .filter((line) => isUpdate || !changed.includes(line))
+        // Other files are made of the pictures that are here: where these are too small, that is not what was agreed to.
+        .filter(({ state }) => isUpdate || state !== "stale")
         .flatMap(({ prompt }) =>
           prompt === null ? [] : [placeOf(prompt.fileLine, prompt.item.variant?.values)],
         ),

@@ -1,3 +1,5 @@
+// One file, since each step of the command needs the plan: from the prompts to the batches, found or made, to the pictures here.
+
 import { timeLimit } from "../../client/poll.ts";
 import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
@@ -28,6 +30,7 @@ import { assignIds, type Chunk, type Plan, planRun, type RunRequest } from "../.
 import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/prompt-files.ts";
 import { isMadeAgain, planRetry } from "../../runs/plan/retry.ts";
 import { fitItems, reportMisfits, settleItems } from "../../runs/plan/settle-items.ts";
+import { adoptShapes, shapeItems } from "../../runs/plan/shape-items.ts";
 import { describeChanges } from "../../runs/plan/update.ts";
 import {
   askedIn,
@@ -258,7 +261,7 @@ async function runHere(
     if (state === null) return null;
     const isNamed = isReal(providers);
     if (isNamed && !isFrom(Object.values(state.request?.origins ?? {}), providers)) return null;
-    const plan = planBefore(options, items, state, { isReal: isNamed });
+    const plan = await planBefore(options, items, state, { isReal: isNamed });
     if (plan === null) return null;
     const { outcomeHere } = await import("../../runs/recorded.ts");
     const outcome = await outcomeHere({ dir, state, plan, keepZip }, signal);
@@ -344,7 +347,8 @@ async function finishSubmitted(
   const result = await withRunLock(dir, { clock, signal }, async () => {
     const state = await readRunState(dir);
     if (state === null || unsentBatches(state, service).every(({ refused }) => refused)) return null;
-    if (planBefore(options, items, state, { isReal: isReal(service.providers) }) === null) return null;
+    if ((await planBefore(options, items, state, { isReal: isReal(service.providers) })) === null)
+      return null;
     const run = { dir, state, service, clock, reporter, signal, submissions, sharesReferences: true };
     const isWanted = ({ refused }: RunBatch) => !isFindOnly || refused !== true;
     // A batch that is not there is refused, since nothing is agreed to.
@@ -362,18 +366,22 @@ async function finishSubmitted(
 }
 
 /** Plans these prompts as an earlier command did, with the models and qualities of then; null if the run has others. */
-function planBefore(
+async function planBefore(
   options: SubmitOptions,
   items: readonly PromptItem[],
   state: RunState,
   named: { isReal: boolean },
-): Plan | null {
+): Promise<Plan | null> {
   const { request } = state;
   if (request === null) return null;
   const name = options.name ?? request.task_name;
   const model = firstModel(items, options.model, request.model) ?? request.model;
   const { default_qualities: qualities = {}, origins = {} } = request;
-  const settled = settleItems(items, model, (item) => qualities[item.model ?? model] ?? null);
+  const qualityOf = (item: PromptItem) => qualities[item.model ?? model] ?? null;
+  const shaped = await adoptShapes(options.dir, items, model, qualityOf);
+  // Only the service knows which shapes the models take.
+  if (shaped.open.size > 0) return null;
+  const settled = settleItems(shaped.items, model, qualityOf);
   // Without an upstream, nothing else is named than what made it.
   const from = { origins, isReal: named.isReal || request.images === "real" };
   const planned = [false, true].map((shares) =>
@@ -399,7 +407,9 @@ async function submit(
   const models = await chooseModels(service.http, items, wanted, signal);
   const rules = rulesOf(options, models);
   const { limits } = rules;
-  const settled = fitItems(items, models, rules);
+  const shaping = { isStrict: options.isStrict, note: reporter.note };
+  const shaped = await shapeItems(options.isNew ? null : options.dir, items, models, shaping);
+  const settled = fitItems(shaped, models, rules);
   if (options.isExpanded) return describeExpanded(context, items, models.first.id);
   const defaultQualities = Object.fromEntries(
     [models.first, ...items.map(models.of)].flatMap(({ id, options }) =>
