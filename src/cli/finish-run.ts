@@ -37,7 +37,6 @@ import { withService } from "./connect/connect.ts";
 import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import { pollInterval, stoppable, stopReason } from "./interruption.ts";
 import type { RunLocks } from "./locks.ts";
-import { flagOption } from "./options.ts";
 import { batchProblems, type Judgement, judgeBatches, judgeFailed } from "./output/batches.ts";
 import { exitCodeOf, originLines } from "./output/finish.ts";
 import { ALL_HERE, nextCommand, remakeCommand, unknownNote } from "./output/next-step.ts";
@@ -204,7 +203,7 @@ async function filesOf(
   { options, signal, cwd }: CommandContext,
   { outcome: { dir, lines }, shownDir, locks }: EndedRun,
 ): Promise<Files | null> {
-  const [force, isStrict] = [flagOption(options, "force"), flagOption(options, "strict")];
+  const { force = false, isStrict = false } = options;
   try {
     const files = await makeFiles({ dir, lines, force, isStrict, isKnown: locks?.isKnown, signal });
     if (files !== null && locks === undefined) await refreshLocks(dir, cwd);

@@ -36,18 +36,18 @@ import { nextCommand } from "./output/next-step.ts";
 import { loadThumbnail } from "./output/reports.ts";
 
 /**
- * Shows the review of a run in the browser until a signal ends it. The link is on stdout. Each decision is on disk at once, so the end loses none.
+ * Shows the review of a run in the browser until a signal ends it. The link is on stdout; `opens`: on a terminal, the browser opens it. Each decision is on disk at once, so the end loses none.
  */
 export async function showReview(
   context: CommandContext,
-  { dir, shownDir }: { dir: string; shownDir: string },
+  { dir, shownDir, opens }: { dir: string; shownDir: string; opens: boolean },
 ): Promise<void> {
-  const { clock, options, output, results, signal } = context;
+  const { clock, output, results, signal } = context;
   const run = createReviewedRun(context, { dir, shownDir });
   await run.view();
   const server = await serveReview(run, clock);
   try {
-    const isOpen = results.isForPeople && options.open !== false && (await openPath(server.link));
+    const isOpen = results.isForPeople && opens && (await openPath(server.link));
     results.line(server.link);
     output.note(
       isOpen

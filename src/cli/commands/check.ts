@@ -24,46 +24,51 @@ import {
   writeCheckReports,
   writeComparison,
 } from "../../runs/reports/write-reports.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { checkedPicture, fixFiles, lockedWords, readLocked } from "../locks.ts";
-import { flagOption, pathOption } from "../options.ts";
+import * as option from "../options.ts";
 import { defaultRunDirectory, nextCommand } from "../output/next-step.ts";
 import { pathsFrom, readReportPaths, requireReportPaths } from "../output/reports.ts";
+import { reportOptions } from "./shared-options.ts";
 
-export const command: CommandDetails = {
+const options = {
+  root: option.path({
+    flags: "--root <dir>",
+    description: "the files may lie anywhere below this directory",
+    default: "that of the lock file",
+  }),
+  fix: option.flag({
+    flags: "--fix",
+    description:
+      "make the files that cost nothing, from the originals in the directory of the run, and write the lock file",
+  }),
+  output: option.path({
+    flags: "-o, --output <dir>",
+    description: "the directory of the run, for --fix",
+    default: "<stem of the prompt file>-images",
+  }),
+  before: option.path({
+    flags: "--before <dir>",
+    description:
+      "this directory in an earlier state, such as another checkout: the reports show its pictures beside those of today",
+  }),
+  compare: option.path({
+    flags: "--compare <dir>",
+    description:
+      "with --before: write a page with the old and the new pictures, and the pictures, into this directory",
+  }),
+  junit: { ...reportOptions.junit, description: "write JUnit XML with a test case for each prompt" },
+  markdown: {
+    ...reportOptions.markdown,
+    description: "write a Markdown summary of what is not right, with what it costs",
+  },
+};
+
+type Typed = option.Values<typeof options>;
+
+export const command = defineCommand({
   arguments: [{ name: "<file...>", description: "prompt files that have lock files beside them" }],
-  options: [
-    {
-      flags: "--root <dir>",
-      description: "the files may lie anywhere below this directory",
-      default: "that of the lock file",
-    },
-    {
-      flags: "--fix",
-      description:
-        "make the files that cost nothing, from the originals in the directory of the run, and write the lock file",
-    },
-    {
-      flags: "-o, --output <dir>",
-      description: "the directory of the run, for --fix",
-      default: "<stem of the prompt file>-images",
-    },
-    {
-      flags: "--before <dir>",
-      description:
-        "this directory in an earlier state, such as another checkout: the reports show its pictures beside those of today",
-    },
-    {
-      flags: "--compare <dir>",
-      description:
-        "with --before: write a page with the old and the new pictures, and the pictures, into this directory",
-    },
-    { flags: "--junit <file>", description: "write JUnit XML with a test case for each prompt" },
-    {
-      flags: "--markdown <file>",
-      description: "write a Markdown summary of what is not right, with what it costs",
-    },
-  ],
+  options,
   examples: [
     "imgbatch check prompts.jsonl",
     "imgbatch check prompts.jsonl icons.csv --json",
@@ -75,7 +80,7 @@ export const command: CommandDetails = {
   ],
   exits: ["someFailed", "conflict", "saving"],
   run,
-};
+});
 
 /** A prompt file with its lock file, compared. */
 interface CheckedFile {
@@ -85,13 +90,13 @@ interface CheckedFile {
 }
 
 /** `imgbatch check`: proves that the pictures in a repository are those of their prompts, and says what is not right and its price. */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: CommandContext<Typed>): Promise<CommandResult> {
   const { arguments: files, options, cwd, clock, signal, output } = context;
   if (files.includes(STDIN))
     throw new ImgbatchError("USAGE", "Standard input has no lock file: name a prompt file.");
   await requireReportPaths(options, cwd);
   requireOwnStems(files);
-  const typed = pathOption(options, "root");
+  const { root: typed } = options;
   const root = typed === undefined ? undefined : resolve(cwd, typed);
   const checked: CheckedFile[] = [];
   for (const file of new Set(files)) {
@@ -102,10 +107,10 @@ async function run(context: CommandContext): Promise<CommandResult> {
     const flags = lock?.head.flags ?? {};
     const place = { flags, cwd, from, root: lock?.root ?? root ?? from };
     // Only what a person typed says where files may be written.
-    const writable = flagOption(options, "fix") ? (root ?? from) : undefined;
+    const writable = options.fix ? (root ?? from) : undefined;
     const prompts = await readLocked(context, file, { ...place, writable });
     const lines = await compareLock(lock, prompts, signal);
-    const dir = resolve(cwd, pathOption(options, "output") ?? defaultRunDirectory(file));
+    const dir = resolve(cwd, options.output ?? defaultRunDirectory(file));
     if (
       writable === undefined ||
       !(await fixFiles(context, { path, dir, lock, lines, flags, root: writable }))
@@ -121,7 +126,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
   );
   const totals = totalsOf(found);
   const changed = await changedPictures(context, checked);
-  const compare = pathOption(options, "compare");
+  const { compare } = options;
   if (compare !== undefined) await writeComparison(resolve(cwd, compare), changed, files.join(", "));
   await writeCheckReports(found, {
     changed,
@@ -138,12 +143,11 @@ async function run(context: CommandContext): Promise<CommandResult> {
 
 /** Finds the pictures whose files are others than in an earlier state of the directory, by both lock files; null without --before. */
 async function changedPictures(
-  { cwd, options }: CommandContext,
+  { cwd, options: { before: typed, compare } }: CommandContext<Typed>,
   checked: readonly CheckedFile[],
 ): Promise<ChangedPicture[]> {
-  const typed = pathOption(options, "before");
   if (typed === undefined) {
-    if (options.compare !== undefined)
+    if (compare !== undefined)
       throw new ImgbatchError("USAGE", "--compare: name the earlier state with --before.", {
         param: "--compare",
       });

@@ -15,43 +15,59 @@ import { isIntact, type ResultFile } from "../../runs/directory/run-files.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import { readReview, versionOf } from "../../runs/review.ts";
 import { stands } from "../../runs/standing.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { choiceOption, flagOf, flagOption, pathOption, textOption } from "../options.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
+import * as option from "../options.ts";
 import { fetchAgain } from "../output/reports.ts";
 import { noRun } from "../targets.ts";
 
 const LAYOUTS = ["imagefolder"] as const;
 const METADATA_FILE = "metadata.jsonl";
 
-export const command: CommandDetails = {
+const options = {
+  output: option.path({
+    flags: "-o, --output <dir>",
+    description: "the directory to write, which is new or empty",
+  }),
+  layout: option.choice({
+    flags: "--layout <name>",
+    description:
+      "imagefolder: the pictures with metadata.jsonl, which has file_name and text, as Hugging Face reads it",
+    default: "imagefolder",
+    choices: LAYOUTS,
+  }),
+  pixels: option.text({
+    flags: "--pixels <size>",
+    description: "1024x1024 exactly, or one side such as 1024x or x768",
+  }),
+  fit: option.choice({
+    flags: "--fit <how>",
+    description: "how a picture comes into these pixels",
+    default: "cover",
+    choices: FITS,
+  }),
+  position: option.text({
+    flags: "--position <where>",
+    description: "which part stays when it is cut",
+    default: "attention",
+  }),
+  fileFormat: option.choice({
+    flags: "--file-format <format>",
+    description: "the format of the pictures",
+    default: "that of each picture",
+    choices: FILE_FORMATS,
+  }),
+  encodeQuality: option.text({
+    flags: "--encode-quality <n>",
+    description: "1 to 100, for jpeg, webp and avif",
+  }),
+  trim: option.flag({ flags: "--trim", description: "cut the flat or transparent border off first" }),
+  force: option.flag({ flags: "--force", description: "write over an earlier export" }),
+};
+type Typed = option.Values<typeof options>;
+
+export const command = defineCommand({
   arguments: [{ name: "<dir>", description: "the output directory of a run" }],
-  options: [
-    { flags: "-o, --output <dir>", description: "the directory to write, which is new or empty" },
-    {
-      flags: "--layout <name>",
-      description:
-        "imagefolder: the pictures with metadata.jsonl, which has file_name and text, as Hugging Face reads it",
-      default: "imagefolder",
-      choices: LAYOUTS,
-    },
-    { flags: "--pixels <size>", description: "1024x1024 exactly, or one side such as 1024x or x768" },
-    {
-      flags: "--fit <how>",
-      description: "how a picture comes into these pixels",
-      default: "cover",
-      choices: FITS,
-    },
-    { flags: "--position <where>", description: "which part stays when it is cut", default: "attention" },
-    {
-      flags: "--file-format <format>",
-      description: "the format of the pictures",
-      default: "that of each picture",
-      choices: FILE_FORMATS,
-    },
-    { flags: "--encode-quality <n>", description: "1 to 100, for jpeg, webp and avif" },
-    { flags: "--trim", description: "cut the flat or transparent border off first" },
-    { flags: "--force", description: "write over an earlier export" },
-  ],
+  options,
   examples: [
     "imgbatch export prompts-images --output data --layout imagefolder",
     "imgbatch export prompts-images --output data --pixels 512x512 --file-format jpeg",
@@ -61,7 +77,7 @@ export const command: CommandDetails = {
   ],
   exits: ["conflict", "temporary", "saving", "interrupted", "terminated"],
   run,
-};
+});
 
 /** A picture to write. */
 interface Picture {
@@ -72,18 +88,17 @@ interface Picture {
 }
 
 /** `imgbatch export`: writes the pictures of a run as a data set. */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: CommandContext<Typed>): Promise<CommandResult> {
   const { options, cwd, output, signal, clock } = context;
   const [shownDir = "."] = context.arguments;
   const dir = resolve(cwd, shownDir);
-  choiceOption(options, "layout", LAYOUTS);
-  const shownTo = pathOption(options, "output");
+  const { output: shownTo } = options;
   if (shownTo === undefined)
     throw new ImgbatchError("USAGE", "--output: name the directory to write.", { param: "--output" });
   const to = resolve(cwd, shownTo);
   const form = formOf(options);
   if ((await readRunState(dir)) === null) throw noRun(shownDir, cwd);
-  const isNew = await requireFree(to, shownTo, flagOption(options, "force"));
+  const isNew = await requireFree(to, shownTo, options.force);
   return withRunLock(dir, { clock, signal }, async () => {
     const lines = await readResults(dir);
     const input = await readRunInput(dir);
@@ -121,22 +136,24 @@ async function run(context: CommandContext): Promise<CommandResult> {
 }
 
 /** Reads how the pictures are written; null as they are. Throws `USAGE`. */
-function formOf(options: CommandContext["options"]): Partial<WantedFile> | null {
-  const names = ["pixels", "fit", "position", "encodeQuality"];
-  const typed = Object.fromEntries(names.map((name) => [name, textOption(options, name)] as const));
-  const format = choiceOption(options, "fileFormat", FILE_FORMATS);
-  const { pixels, fit, position, encodeQuality: encode_quality } = typed;
-  const trim = flagOption(options, "trim") ? true : undefined;
-  if (format === undefined && trim === undefined && names.every((name) => typed[name] === undefined))
-    return null;
+function formOf({
+  pixels,
+  fit,
+  position,
+  encodeQuality,
+  fileFormat: format,
+  trim,
+}: Typed): Partial<WantedFile> | null {
+  const shape = { pixels, fit, position, encode_quality: encodeQuality, trim: trim ? true : undefined };
+  if (format === undefined && Object.values(shape).every((value) => value === undefined)) return null;
   // Of a picture whose format is kept, only the shape is checked.
   const file = `picture.${format ?? "webp"}`;
-  const [wanted] = checkFiles({ file, pixels, fit, position, encode_quality, trim }, {}, (field, message) => {
-    const flag = flagOf((field ?? "output").replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()));
+  const [wanted] = checkFiles({ file, ...shape }, {}, (field, message) => {
+    const flag = `--${(field ?? "output").replaceAll("_", "-")}`;
     throw new ImgbatchError("USAGE", `${flag}: ${message}.`, { param: flag });
   });
-  const { path: _, format: __, ...shape } = wanted ?? { path: "", format };
-  return { ...shape, ...(format !== undefined && { format }) };
+  const { path: _, format: __, ...checked } = wanted ?? { path: "", format };
+  return { ...checked, ...(format !== undefined && { format }) };
 }
 
 /** Returns the pictures of a run in its order, each with its prompt: without the dropped ones, and of a choice only the chosen one. */

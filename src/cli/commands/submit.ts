@@ -45,7 +45,7 @@ import {
 import { type Allowance, isAllowed } from "../../runs/standing.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget, UNKNOWN_HOLD } from "../budget.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { askOnce, expectedLimits, serviceToExpect, withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { serviceAt } from "../connect/running-service.ts";
@@ -54,18 +54,21 @@ import { batchesOf, describeDetached, describeFinished, makeRun } from "../finis
 import { stoppable } from "../interruption.ts";
 import { describeLocked, openLocks, type RunLocks, writeLocks } from "../locks.ts";
 import { orWithSuccessor } from "../model-check.ts";
-import { textOption } from "../options.ts";
 import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, originsOf, requireKnown, unknownRun } from "../targets.ts";
 import { fieldFlags, loadReferences, readVariableRules, requireCount } from "./input-options.ts";
 import { running } from "./shared-options.ts";
-import { readSubmitOptions, submitOptions } from "./submit-options.ts";
+import { readSubmitOptions, type SubmitContext, submitOptions } from "./submit-options.ts";
 
-export const command: CommandDetails = {
+export const command = defineCommand({
   arguments: [
     { name: "<file...>", description: "prompt files (.jsonl, .txt, .csv, .tsv), or - for standard input" },
   ],
   options: submitOptions,
+  first: [
+    ...(["upstream", "maxCostMicroUsd", "dryRun", "model", "output"] as const),
+    ...(["aspect_ratio", "size", "count", "variables", "isUpdate"] as const),
+  ],
   examples: [
     "imgbatch submit prompts.jsonl",
     "imgbatch submit prompts.jsonl --upstream google",
@@ -77,7 +80,7 @@ export const command: CommandDetails = {
   exits: running,
   resumes: true,
   run,
-};
+});
 
 type SubmitOptions = ReturnType<typeof readSubmitOptions> & {
   limits: Limits;
@@ -91,7 +94,7 @@ const ANEW = "run the same command again: it says how to make the cancelled ones
  * `imgbatch submit`: submits, waits, downloads and verifies. Reports every fault of the input before it starts a
  * service.
  */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: SubmitContext): Promise<CommandResult> {
   const typed = readSubmitOptions(context);
   const limits = typed.limitsFor(await limitsOfRun(context, typed.dir));
   requireCount(typed.count, limits);
@@ -112,12 +115,12 @@ async function run(context: CommandContext): Promise<CommandResult> {
       isStrict: options.isStrict,
       root: context.root,
       hidden: context.hidden,
-      ...(await readVariableRules(context)),
+      ...(await readVariableRules(context.options, context)),
       file: options.files.path,
       files: { format: options.files.format, model: typed.model ?? undefined },
       filesRoot: options.files.root,
       isUnmarked: options.files.isUnmarked,
-      shared: await loadReferences(context.options, "reference", cwd, limits),
+      shared: await loadReferences(context.options.references, "--reference", cwd, limits),
       note: (remark) => context.output.note(remark),
       options: options.itemOptions,
       flags: fieldFlags(options.itemOptions, {
@@ -127,7 +130,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       findMore: (read, problems) => findMisfits(limited, options, read, problems),
     });
     if (kept.size > 0) context.output.note(keptNote([...kept]));
-    const locks = await openLocks(limited, options, items);
+    const locks = await openLocks(limited, { ...options, typed: context.options }, items);
     if (!options.files.isForced) await requireOwnFiles(options.dir, items, locks?.isKnown);
     if (locks === null) return await runItems(limited, options, items);
     const result = await runLocked(limited, { ...options, locks });
@@ -272,7 +275,7 @@ async function runHere(
       reportReplay({ reporter: output, clock }, batch, { round: 0 });
     for (const { batch_id = null, custom_id, status, error = null } of outcome.lines)
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
-    const updateStep = commandAgain(context.typed, "--update");
+    const updateStep = commandAgain(context.typed, submitOptions.isUpdate);
     return describeFinished(context, {
       outcome,
       state,
@@ -430,7 +433,7 @@ async function submit(
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const adviseUpdate = (images: readonly Asked[]) => {
     const cost = budget.estimate(images);
-    const again = commandAgain(context.typed, "--update");
+    const again = commandAgain(context.typed, submitOptions.isUpdate);
     if (images.length === 0) return `to take the prompts as they are now, which makes no image: ${again}`;
     const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
     return `to make only ${counted(images.length, "image")}${price} and keep the others: ${again}`;
@@ -481,7 +484,7 @@ async function submit(
     }
     let advice: string | undefined;
     const isPlain = !options.isNew && options.explicitKey === null;
-    const updateStep = isPlain ? commandAgain(context.typed, "--update") : undefined;
+    const updateStep = isPlain ? commandAgain(context.typed, submitOptions.isUpdate) : undefined;
     const result = await makeBatches(context, service, { ...options, updateStep }, async () => {
       const started = await startRun(work);
       const isEnded = started.batches.every(({ isDone }) => isDone);
@@ -585,7 +588,7 @@ export async function withoutService(context: CommandContext): Promise<ImgbatchE
   const { global, options, cwd } = context;
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
   const { server } = loadConfig(configChoice(context));
-  const upstream = textOption(options, "upstream");
+  const { upstream } = options;
   const words: (string | Flag)[] = upstream === undefined ? [] : [{ flag: "--upstream" }, upstream];
   const start = `start one in another terminal (${nextCommand(global, "serve", ...words)}) and run the same command again`;
   const isElsewhere = (await serviceAt(server, [])) !== null;
