@@ -15,6 +15,7 @@ import { counted } from "../kernel/text.ts";
 import type { Asked, ChosenModel } from "../runs/plan/choose-model.ts";
 import type { ImageConsent } from "../runs/send.ts";
 import type { CommandContext } from "./command.ts";
+import { dryRunOption, moneyOptions } from "./commands/shared-options.ts";
 import type { ConnectedService } from "./connect/connection.ts";
 import { commandAgain, typedCommand, wordsWithout } from "./output/next-step.ts";
 
@@ -142,7 +143,7 @@ export function createBudget(
     },
     /** The command that makes the images of a dry run. Where nobody can be asked, it has the agreement to pay. */
     afterDryRun: (images: readonly Asked[]): string => {
-      const typed = wordsWithout(context.typed, "--dry-run");
+      const typed = wordsWithout(context.typed, dryRunOption);
       const groups = grouped(models, images);
       const cost = sumOf(groups, limitOf);
       const mustAgree = max === undefined && context.ask === null && groups.some(isPaidFor);
@@ -299,5 +300,5 @@ function eachText(prices: readonly number[]): string {
 const agedNote = (asOf: string | null) => (asOf === null ? "" : ` (price of ${asOf})`);
 
 function withMaxCost({ typed }: Pick<Surroundings, "typed">, costMicroUsd: number): string {
-  return commandAgain(typed, "--max-cost", microsToDecimal(upToCents(costMicroUsd)));
+  return commandAgain(typed, moneyOptions.maxCostMicroUsd, microsToDecimal(upToCents(costMicroUsd)));
 }

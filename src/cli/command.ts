@@ -1,17 +1,23 @@
 import type { ExitName } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { RunReporter } from "../runs/directory/run-service.ts";
+import type { SharedOptions } from "./commands/shared-options.ts";
 import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
-import type { GlobalOptions, OptionSpec } from "./options.ts";
+import type { GlobalOptions, OptionTable, Values } from "./options.ts";
 
 /** Loads the code of the live view, which only a terminal needs. */
 export type LoadView = () => Promise<typeof import("../dashboard/show.tsx")>;
 
-/** Everything that a command works with. Tests pass their own. */
-export interface CommandContext {
+/** The shared options that a command does not have. */
+type Without<O> = { readonly [K in Exclude<keyof SharedOptions, keyof O>]?: undefined };
+
+/**
+ * Everything that a command works with. Tests pass their own. `O`: the values of its options. Code that serves several commands
+ * leaves it out: it finds the shared ones that the command has.
+ */
+export interface CommandContext<O extends object = SharedOptions> {
   global: GlobalOptions;
-  /** The parsed options of this command, by camel-case name. */
-  options: Readonly<Record<string, unknown>>;
+  options: O & Without<O>;
   arguments: readonly string[];
   /** The command line as typed, without the name of the program. */
   typed: readonly string[];
@@ -67,8 +73,6 @@ export interface CommandResult {
   next?: string | null;
 }
 
-type RunCommand = (context: CommandContext) => Promise<CommandResult>;
-
 /** Writes lines to stderr. */
 export interface Lines {
   /** Writes a line that stays. */
@@ -121,7 +125,12 @@ export interface CommandSpec extends CommandDetails {
 /** What a command takes and does. */
 export interface CommandDetails {
   arguments?: readonly ArgumentSpec[];
-  options?: readonly OptionSpec[];
+  options?: OptionTable;
+  /**
+   * The options that most people need. The help shows them first, then the others below the headings of their groups. Default:
+   * all stand together.
+   */
+  first?: readonly string[];
   /** Lines of example calls for the help. */
   examples?: readonly string[];
   /** Paragraphs of the help, between the examples and the exit codes. */
@@ -137,5 +146,16 @@ export interface CommandDetails {
   /** False for a command without `--json`, because its output is not one document. */
   json?: false;
   /** Left out for a group of commands. */
-  run?: RunCommand;
+  run?(context: CommandContext): Promise<CommandResult>;
+}
+
+/** Describes a command whose `run` gets the values of these options, each with the type that its entry reads. */
+export function defineCommand<const T extends OptionTable>(
+  details: Omit<CommandDetails, "options" | "first" | "run"> & {
+    options: T;
+    first?: readonly (keyof T & string)[];
+    run(context: CommandContext<Values<T>>): Promise<CommandResult>;
+  },
+): CommandDetails & { options: T } {
+  return details as CommandDetails & { options: T };
 }

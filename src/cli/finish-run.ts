@@ -4,7 +4,7 @@ import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../contract/errors.ts";
 import { DIFFERS } from "../contract/image-formats.ts";
 import { isRefusalCode } from "../contract/statuses.ts";
-import { shellWord } from "../kernel/command-line.ts";
+import { programName, shellWord } from "../kernel/command-line.ts";
 import {
   type Cost,
   costText,
@@ -18,9 +18,11 @@ import {
 } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
+import { findOddities, lookAtPictures, type Oddities, oddNote } from "../runs/checks.ts";
 import { type DirectOutcome, NOT_REMADE, type RunOutcome } from "../runs/collect-run.ts";
 import { makeFiles } from "../runs/derived-files.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
+import { readRunInput } from "../runs/directory/input.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
 import { refreshLocks } from "../runs/lock.ts";
@@ -35,7 +37,6 @@ import { withService } from "./connect/connect.ts";
 import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import { pollInterval, stoppable, stopReason } from "./interruption.ts";
 import type { RunLocks } from "./locks.ts";
-import { flagOption } from "./options.ts";
 import { batchProblems, type Judgement, judgeBatches, judgeFailed } from "./output/batches.ts";
 import { exitCodeOf, originLines } from "./output/finish.ts";
 import { ALL_HERE, nextCommand, remakeCommand, unknownNote } from "./output/next-step.ts";
@@ -171,9 +172,28 @@ export async function describeFinished(context: CommandContext, run: EndedRun): 
   const model = modelsOf(state).join(", ") || null;
   const money = direct === undefined ? { paidNowMicroUsd } : { cost: direct.isPlay ? FREE : null };
   const facts = { outcome, shownDir, model, name, ...money, ...retryOf({ ...run, outcome }) };
-  if (stopReason(direct?.stop) === null) await writeRunReports(context, facts);
+  const oddities = await odditiesOf(context, outcome);
+  if (stopReason(direct?.stop) === null) await writeRunReports(context, { ...facts, oddities });
   const result = describeRun(context, { ...run, outcome });
+  const odd = oddNote(oddities);
+  if (odd !== null) context.output.note(`${odd}; see ${programName()} review ${shellWord(shownDir)}`);
   return files === null ? result : withFiles(context, result, files);
+}
+
+/** Looks at the pictures of a run that are no drawings. What goes wrong here changes nothing of how the run ends. */
+async function odditiesOf(
+  { clock, signal, output }: CommandContext,
+  { dir, lines, direct }: RunOutcome,
+): Promise<Oddities> {
+  if (direct?.isPlay || lines.every(({ play_money: isPlay }) => isPlay)) return new Map();
+  try {
+    await lookAtPictures(dir, lines, { clock, signal, onLook: output.progress });
+    return findOddities(dir, lines, await readRunInput(dir));
+  } catch {
+    return new Map();
+  } finally {
+    output.settle();
+  }
 }
 
 type Files = NonNullable<Awaited<ReturnType<typeof makeFiles>>>;
@@ -183,7 +203,7 @@ async function filesOf(
   { options, signal, cwd }: CommandContext,
   { outcome: { dir, lines }, shownDir, locks }: EndedRun,
 ): Promise<Files | null> {
-  const [force, isStrict] = [flagOption(options, "force"), flagOption(options, "strict")];
+  const { force = false, isStrict = false } = options;
   try {
     const files = await makeFiles({ dir, lines, force, isStrict, isKnown: locks?.isKnown, signal });
     if (files !== null && locks === undefined) await refreshLocks(dir, cwd);

@@ -1,6 +1,6 @@
 import { EXIT_CODES, type ExitName } from "../contract/errors.ts";
 import type { CommandSpec } from "./command.ts";
-import { GLOBAL_OPTIONS, JSON_OPTION, type OptionSpec } from "./options.ts";
+import { flagIn, globalTable, type OptionSpec } from "./options.ts";
 
 /** The exits that every command has. */
 const ALWAYS: readonly ExitName[] = ["ok", "internal", "usage"];
@@ -35,7 +35,7 @@ export function helpDocument(path: string, table: readonly CommandSpec[]): objec
 }
 
 function commandHelp(spec: CommandSpec, path = spec.name) {
-  const { summary, arguments: words = [], options = [], commands = [], examples = [], notes = [] } = spec;
+  const { summary, arguments: words = [], options = {}, commands = [], examples = [], notes = [] } = spec;
   return {
     name: path,
     summary,
@@ -47,7 +47,7 @@ function commandHelp(spec: CommandSpec, path = spec.name) {
       ...(choices === undefined ? {} : { choices }),
     })),
     commands: commands.map((child): object => commandHelp(child, `${path} ${child.name}`)),
-    options: options.map(optionHelp),
+    options: Object.values(options).map(optionHelp),
     exit_codes: exitCodes(exitsOf(spec)),
     examples,
     ...(notes.length === 0 ? {} : { notes }),
@@ -55,17 +55,16 @@ function commandHelp(spec: CommandSpec, path = spec.name) {
 }
 
 function globalOptions(json?: false) {
-  return [...(json === false ? [] : [JSON_OPTION]), ...GLOBAL_OPTIONS].map(optionHelp);
+  return Object.values(globalTable({ json })).map(optionHelp);
 }
 
 /** What the value of an option is, by the word in its notation; any other word is a text. */
 const TYPES: Readonly<Record<string, string>> = { n: "integer", usd: "number" };
 
 function optionHelp({ flags, description, default: usual, choices, repeatable }: OptionSpec) {
-  const [, name = flags] = /(--[\w-]+)/.exec(flags) ?? [];
   const [, value] = /[<[]([^>\]]+)[>\]]$/.exec(flags) ?? [];
   return {
-    name,
+    name: flagIn({ flags }),
     flags,
     description,
     type: value === undefined ? "boolean" : (TYPES[value] ?? "string"),

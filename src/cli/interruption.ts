@@ -255,8 +255,6 @@ async function cancelled(
   const { submissions, going, stop, options } = run;
   const open = describeOpen(submissions);
   const doubt = open === null ? "" : `; ${open}`;
-  const commands = (name: string, ids: readonly string[]) =>
-    ids.map((id) => nextCommand(global, name, id)).join("; ");
   output.note("interrupted: cancelling (interrupt again to leave at once)");
   const { http } = service;
   const limit = deadline(clock, CANCEL_TIMEOUT_MS);
@@ -285,7 +283,9 @@ async function cancelled(
     const message = `${how}: ${why}${open === null ? "" : ` And ${open}.`}`;
     const left = going.filter((id) => !made.some((batch) => batch.id === id));
     const again = open === null ? "" : `; then ${AGAIN}`;
-    return new ImgbatchError(stop.code, message, { advice: `${commands("cancel", left)}${again}` });
+    return new ImgbatchError(stop.code, message, {
+      advice: `${nextCommand(global, "cancel", ...left)}${again}`,
+    });
   } finally {
     limit.stop();
   }

@@ -1,13 +1,6 @@
 import { dirname, join, relative, resolve, sep } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
-import {
-  FILE_FORMATS,
-  IMAGE_MIME_TYPES,
-  type ImageMimeType,
-  SIZE_TIERS,
-  type SizeTier,
-  tierOf,
-} from "../contract/image-formats.ts";
+import { type ImageMimeType, SIZE_TIERS, type SizeTier, tierOf } from "../contract/image-formats.ts";
 import { WIDEST_LIMITS } from "../contract/limits.ts";
 import { readActionsEnvironment } from "../environment.ts";
 import { shellWord } from "../kernel/command-line.ts";
@@ -15,7 +8,6 @@ import { shownPath } from "../kernel/files.ts";
 import { canonicalJson } from "../kernel/json.ts";
 import { formatUsd, multiplyToMicros, numberToMicros } from "../kernel/money.ts";
 import { counted, foldFileName } from "../kernel/text.ts";
-import { FORMAT_NAMES } from "../prompts/lines.ts";
 import { formatProblem } from "../prompts/problems.ts";
 import { isNumbered } from "../prompts/wanted-files.ts";
 import { findPreset, modelFacts, priceOf } from "../providers/catalogue/catalogue.ts";
@@ -42,9 +34,14 @@ import { type PromptItem, readPromptFiles, STDIN } from "../runs/plan/prompt-fil
 import { textOf } from "../runs/plan/spool.ts";
 import { type CheckedPicture, writeCheckReports } from "../runs/reports/write-reports.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
-import { loadReferences, readItemOptions, readVariableRules } from "./commands/input-options.ts";
-import type { readSubmitOptions } from "./commands/submit-options.ts";
-import * as read from "./options.ts";
+import {
+  loadReferences,
+  readVariableRules,
+  shapingOptions,
+  typedItemOptions,
+} from "./commands/input-options.ts";
+import { type readSubmitOptions, submitOptions } from "./commands/submit-options.ts";
+import { flagIn, type Values, valuesOf } from "./options.ts";
 import { commandAgain, commandWith, type Flag } from "./output/next-step.ts";
 import { readReportPaths } from "./output/reports.ts";
 
@@ -52,15 +49,6 @@ import { readReportPaths } from "./output/reports.ts";
  * What the commands know of lock files besides their format: the flags that shape the pictures, the prompts as their entries see
  * them, and what pictures cost, without asking a service.
  */
-
-/** The options of `submit` that shape the pictures of a prompt file. */
-const SHAPING: readonly string[] = [
-  ...["model", "format", "aspectRatio", "size", "quality", "background", "seed", "negativePrompt"],
-  ...["mimeType", "count", "prompt", "promptColumn", "idColumn", "var", "images", "reference"],
-  ...["file", "fileFormat", "root"],
-];
-/** Of these, the ones whose values are paths. */
-const PATHS: readonly string[] = ["images", "reference", "root"];
 
 interface LockPlace {
   cwd: string;
@@ -70,35 +58,42 @@ interface LockPlace {
   root: string;
 }
 
+/** What was typed for the options that shape the pictures. */
+type Shaping = Values<typeof shapingOptions>;
+
+const SHAPING = Object.entries(shapingOptions);
+
 /** Returns the typed flags that shape the pictures, as a lock file has them. Throws `USAGE` for a path that leads out of `root`. */
-function lockFlagsOf(options: read.TypedOptions, place: LockPlace): LockFlags {
+function lockFlagsOf(typed: Shaping, place: LockPlace): LockFlags {
   const flags: Record<string, string | string[] | true> = {};
-  for (const name of SHAPING) {
-    const { [name]: value } = options;
-    const flag = read.flagOf(name);
-    const move = (text: string) => movedFlag(name, text, (path) => lockPathFlag(flag, path, place));
-    if (Array.isArray(value) && value.length > 0) flags[flag] = value.map(String).map(move);
-    else if (typeof value === "string") flags[flag] = move(value);
+  for (const [name, option] of SHAPING) {
+    const value = typed[name as keyof Shaping];
+    const flag = flagIn(option);
+    const move = (text: string) => movedFlag(flag, text, (path) => lockPathFlag(flag, path, place));
+    if (value === undefined || value === false) continue;
+    if (value === true) flags[flag] = true;
+    else if (typeof value !== "object") flags[flag] = move(String(value));
+    else if (value.length > 0) flags[flag] = value.map(move);
   }
-  if (options.mark === false) flags["--no-mark"] = true;
   return flags;
 }
 
+/** The flags whose values are paths. */
+const PATHS: readonly string[] = [shapingOptions.images, shapingOptions.references, shapingOptions.root].map(
+  flagIn,
+);
+
 /** Changes the path in the value of a flag, as in `--images photos` and `--var season=@seasons.txt`. */
-function movedFlag(name: string, text: string, move: (path: string) => string): string {
-  if (PATHS.includes(name)) return move(text);
+function movedFlag(flag: string, text: string, move: (path: string) => string): string {
+  if (PATHS.includes(flag)) return move(text);
   const [, head = "", path] = /^([^=]*=@)([^@].*)$/s.exec(text) ?? [];
-  return name !== "var" || path === undefined ? text : `${head}${move(path)}`;
+  return flag !== flagIn(shapingOptions.variables) || path === undefined ? text : `${head}${move(path)}`;
 }
 
-const camel = (flag: string) => flag.slice(2).replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
-
-/** Returns the flags of a lock file as options that were typed in its directory. */
-function typedOf(flags: LockFlags): read.TypedOptions {
-  const typed = Object.entries(flags).map(([flag, value]) =>
-    value === true ? [camel(flag.replace("--no-", "--")), false] : [camel(flag), value],
-  );
-  return Object.fromEntries(typed);
+/** Returns the flags of a lock file as if they were typed in its directory. Throws `USAGE` for a wrong value. */
+function typedOf(flags: LockFlags): Shaping {
+  const typed = SHAPING.map(([name, option]) => [name, flags[flagIn(option)]] as const);
+  return valuesOf(shapingOptions, Object.fromEntries(typed), 0);
 }
 
 /** Returns the flags of a lock file as words of a command line that is typed in `cwd`. */
@@ -107,7 +102,7 @@ export function lockedWords(lock: Lock | null, cwd: string): (string | Flag)[] {
   const words = Object.entries(lock?.head.flags ?? {}).flatMap(([flag, value]) =>
     [value].flat().map((text) => {
       if (text === true) return [{ flag: flag as Flag["flag"] }];
-      const moved = movedFlag(camel(flag), text, (path) => join(from, path).replaceAll(sep, "/"));
+      const moved = movedFlag(flag, text, (path) => join(from, path).replaceAll(sep, "/"));
       return [{ flag: flag as Flag["flag"] }, moved];
     }),
   );
@@ -124,25 +119,21 @@ export async function readLocked(
   { flags, ...place }: LockPlace & { flags: LockFlags },
 ): Promise<LockPrompt[]> {
   const { from, root, cwd } = place;
-  const options = typedOf(flags);
-  const typed = { options, cwd: from, root, output: context.output };
+  const typed = typedOf(flags);
   const items = await readPromptFiles([{ name: file, cwd, stdin: () => context.stdin() }], {
     limits: WIDEST_LIMITS,
-    defaultCount: read.wholeOption(options, "count", { min: 1, max: WIDEST_LIMITS.outputCountPerItem }) ?? 1,
-    format: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
+    defaultCount: typed.count ?? 1,
+    format: typed.format ?? null,
     root,
-    ...(await readVariableRules(typed)),
-    file: read.textOption(options, "file"),
-    files: {
-      format: read.choiceOption(options, "fileFormat", FILE_FORMATS),
-      model: read.textOption(options, "model"),
-    },
+    ...(await readVariableRules(typed, { cwd: from, root, output: context.output })),
+    file: typed.file,
+    files: { format: typed.fileFormat, model: typed.model },
     filesRoot: root,
-    isUnmarked: options.mark === false,
-    shared: await loadReferences(options, "reference", from),
-    options: readItemOptions(options),
+    isUnmarked: typed.noMark,
+    shared: await loadReferences(typed.references, flagIn(shapingOptions.references), from),
+    options: typedItemOptions(typed),
   });
-  return lockPromptsOf(items, read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES));
+  return lockPromptsOf(items, typed.mimeType);
 }
 
 /** Returns prompts as their entries see them. `mimeType`: the type of all pictures. */
@@ -281,7 +272,7 @@ export interface RunLocks {
  */
 export async function openLocks(
   context: CommandContext,
-  options: SubmitOptions,
+  options: SubmitOptions & { typed: Shaping },
   items: readonly PromptItem[],
 ): Promise<RunLocks | null> {
   const { dir, isNew, isExpanded, isUpdate, includesLost } = options;
@@ -332,7 +323,8 @@ export async function openLocks(
     isWhole: isPlain && left.length === 0 && items.every((item) => isLockedItem(files, item)),
     wanted: new Set(
       left
-        .filter((line) => isUpdate || !changed.includes(line))
+        // Other files are made of the pictures that are here: where these are too small, that is not what was agreed to.
+        .filter(({ state }) => isUpdate || state !== "stale")
         .flatMap(({ prompt }) =>
           prompt === null ? [] : [placeOf(prompt.fileLine, prompt.item.variant?.values)],
         ),
@@ -354,17 +346,17 @@ const isLockedItem = (files: readonly FileLock[], { fileLine }: PromptItem) =>
 
 async function openLock(
   context: CommandContext,
-  { isLocked, mimeType, model, files }: SubmitOptions,
+  { isLocked, mimeType, model, files, ...options }: SubmitOptions & { typed: Shaping },
   file: string,
   items: readonly PromptItem[],
 ): Promise<FileLock | null> {
-  const { cwd, options, signal } = context;
+  const { cwd, signal } = context;
   const path = resolve(cwd, file);
   const lock = await readLock(path, cwd, files.root);
   const own = items.filter(({ fileLine }) => fileLine.file === file);
   if (lock === null && !isLocked && own.every((item) => item.files === undefined)) return null;
   const from = dirname(path);
-  const typed = lockFlagsOf(options, { cwd, from, root: files.root ?? from });
+  const typed = lockFlagsOf(options.typed, { cwd, from, root: files.root ?? from });
   const prompts = lockPromptsOf(own, mimeType);
   const lines = await compareLock(lock, prompts, signal);
   const { "--model": before } = lock?.head.flags ?? {};
@@ -404,7 +396,7 @@ function requireUnchanged(
   const message = `${counted(all.length, "prompt")} ${has} changed since the pictures of ${lockNames(cwd, files)} were made. Nothing was sent.`;
   const [other] = others;
   const before = other === undefined ? [] : [`with the flags of before: ${beforeCommand(other, typed, cwd)}`];
-  const update = `to make what has changed${price}: ${commandAgain(typed, "--update")}`;
+  const update = `to make what has changed${price}: ${commandAgain(typed, submitOptions.isUpdate)}`;
   throw new ImgbatchError("PROMPTS_CHANGED", message, { details, advice: [update, ...before].join("\n") });
 }
 
@@ -440,7 +432,7 @@ function requireOriginals(
   const message = `${counted(lost.length, "picture")} of ${lockNames(cwd, files)} ${are} not as the lock says, and what ${lost.length === 1 ? "it was" : "they were"} made from is not here. Nothing was sent.`;
   const paths = lost.flatMap(({ line }) => line?.entry.files?.map(({ path }) => path) ?? []);
   const checkout = paths.length === 0 ? [] : ["the files may be in the repository: git checkout -- FILE"];
-  const again = `to make ${lost.length === 1 ? "it" : "them"} again${price}: ${commandAgain(typed, "--include-lost")}`;
+  const again = `to make ${lost.length === 1 ? "it" : "them"} again${price}: ${commandAgain(typed, submitOptions.includesLost)}`;
   throw new ImgbatchError("ORIGINALS_MISSING", message, { details, advice: [...checkout, again].join("\n") });
 }
 
@@ -523,7 +515,7 @@ export async function describeLocked(
     },
   );
   const unused = pictures.length - prompts.length;
-  const update = unused === 0 ? null : commandAgain(context.typed, "--update");
+  const update = unused === 0 ? null : commandAgain(context.typed, submitOptions.isUpdate);
   if (unused > 0)
     output.note(
       `${counted(unused, "entry", "entries")} of ${names} ${unused === 1 ? "has" : "have"} no prompt`,

@@ -10,6 +10,7 @@ import { modelFacts, type Preset, presetOf, priceOf } from "../providers/catalog
 import type { CatalogueModel } from "../providers/catalogue/schema.ts";
 import type { ListedModel } from "../providers/vendor-list.ts";
 import type { CommandContext } from "./command.ts";
+import { modelOption } from "./commands/shared-options.ts";
 import { commandAgain } from "./output/next-step.ts";
 
 type Surroundings = Pick<
@@ -225,7 +226,7 @@ function goneError(
   const prices = `${after ?? "no known price"} an image${before ? ` instead of ${before}` : ""}`;
   const use = `use ${successor.id} (${prices})`;
   if (!isChosen) return new ModelGone(message, null, `${use} in the lines that name ${id}`);
-  return new ModelGone(message, successor.id, `${use}: ${commandAgain(typed, "--model", successor.id)}`);
+  return new ModelGone(message, successor.id, `${use}: ${commandAgain(typed, modelOption, successor.id)}`);
 }
 
 /** The price of an image at 1K as the preset's upstream charges it; null when it is not known. */

@@ -5,52 +5,199 @@ import { parseUsd } from "../kernel/money.ts";
 import { truncateCodePoints } from "../kernel/text.ts";
 import { MOST_SHOWN_CHARS } from "../prompts/problems.ts";
 
-/** The description of an option. */
+/** The headings in the help of a command with many options, in their order. */
+export const GROUPS = {
+  prompts: "Prompts:",
+  picture: "The picture:",
+  money: "Money:",
+  waiting: "Waiting:",
+  directory: "The directory:",
+  reports: "Reports:",
+  service: "The service:",
+} as const;
+
+/** How an option is typed, and what the help, its JSON form and the completion of shells say of it. */
 export interface OptionSpec {
-  /** Commander's notation: `-o, --output <dir>`, `--detach`, `--metadata <k=v...>`. */
+  /** Commander's notation: `-o, --output <dir>`, `--detach`, `--downloaded [yes|no]`. */
   flags: string;
   description: string;
-  /** Shown in the help. The command itself applies it. */
+  /** Shown in the help. A command applies it itself: an option that was not typed is undefined. */
   default?: string;
+  /** Where it stands in the help of a command with many options. Default: among the first. */
+  group?: keyof typeof GROUPS;
   /** The option may be repeated; its value is a list. */
   repeatable?: true;
-  /** The words that it takes, for the completion of shells. The command checks them. */
+  /** The text of an option that is typed without its value. */
+  preset?: string;
+  /** The words that it takes. */
   choices?: readonly string[];
   /** Words for the completion of shells, where other values are possible, too. */
   suggestions?: readonly string[];
 }
 
-/** The options of a command, by camel-case name, as they were typed. */
-export type TypedOptions = Readonly<Record<string, unknown>>;
+/** What was typed for an option. */
+export type Typed = string | true | readonly string[];
 
-/** Returns the flag of an option. */
-export function flagOf(name: string): `--${string}` {
-  return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+/** An option of a command: one entry of its table. `T` is the type of its value. */
+export interface Option<T = unknown> extends OptionSpec {
+  /** Returns the value of what was typed; undefined stands for nothing. Throws `USAGE` for a wrong value. */
+  read(typed: Typed | undefined, option: { flag: string; nowMs: number }): T;
 }
 
-function wrongValue(name: string, text: string, advice: string, right: string | null): ImgbatchError {
-  const flag = flagOf(name);
+/** The options of a command, by the names that their values have in the code. */
+export type OptionTable = Readonly<Record<string, Option>>;
+
+/** The values of the options of a table. */
+export type Values<T extends OptionTable> = {
+  readonly [K in keyof T]: T[K] extends Option<infer V> ? V : never;
+};
+
+/** Reads what was typed for the options of a table, by their names. Throws `USAGE` for the first wrong value. */
+export function valuesOf<T extends OptionTable>(
+  table: T,
+  typed: Readonly<Record<string, unknown>>,
+  nowMs: number,
+): Values<T> {
+  const values = Object.entries(table).map(([name, option]) => [
+    name,
+    option.read(typed[name] as Typed | undefined, { flag: flagIn(option), nowMs }),
+  ]);
+  return Object.fromEntries(values) as Values<T>;
+}
+
+/** Returns the flag of the first of these options that was typed; undefined if none was. */
+export function firstTyped<T extends OptionTable>(
+  table: T,
+  values: { readonly [K in keyof T]?: unknown },
+  names: readonly (keyof T & string)[],
+): `--${string}` | undefined {
+  const name = names.find((each) => {
+    const value: unknown = values[each];
+    return Array.isArray(value) ? value.length > 0 : value !== undefined && value !== false;
+  });
+  const option = name === undefined ? undefined : table[name];
+  return option && flagIn(option);
+}
+
+/** Returns the long flag of an option, such as `--output`. */
+export function flagIn({ flags }: Pick<OptionSpec, "flags">): `--${string}` {
+  return namesIn({ flags }).find((name) => name.startsWith("--")) as `--${string}`;
+}
+
+/** Returns the names of an option, such as `-o` and `--output`. */
+export function namesIn({ flags }: Pick<OptionSpec, "flags">): string[] {
+  return flags.match(/(?<![\w<[-])--?[\w-]+/g) ?? [];
+}
+
+type Words = Omit<OptionSpec, "repeatable">;
+
+/** An option without a value: true when it is typed. */
+export function flag(words: Words): Option<boolean> {
+  return { ...words, read: (typed) => typed === true };
+}
+
+/** Any text. */
+export function text(words: Words): Option<string | undefined> {
+  return { ...words, read: (typed) => (typeof typed === "string" ? typed : undefined) };
+}
+
+/** A text that may be left out: true without it. */
+export function optionalText(words: Words): Option<string | true | undefined> {
+  return { ...words, read: (typed) => (typeof typed === "object" ? undefined : typed) };
+}
+
+/** The texts of an option that may be repeated. Empty when it was not typed. */
+export function list(words: Words): Option<readonly string[]> {
+  const read = (typed?: Typed) => (typeof typed === "object" ? typed : []);
+  return { ...words, repeatable: true, read };
+}
+
+/**
+ * A text that `read` turns into a value; null for a wrong one. Then reading throws `USAGE` with the advice, and with what
+ * `meant` takes the text for.
+ */
+export function parsed<T>(
+  words: Words,
+  advice: string,
+  read: (text: string, nowMs: number) => T | null,
+  meant: (text: string) => string | null = () => null,
+): Option<T | undefined> {
+  return {
+    ...words,
+    read: (typed, { flag, nowMs }) => {
+      if (typeof typed !== "string") return undefined;
+      const value = read(typed, nowMs);
+      if (value === null) throw wrongValue(flag, typed, `${advice}.`, meant(typed.trim()));
+      return value;
+    },
+  };
+}
+
+/** One of these words. */
+export function choice<const T extends string>(
+  words: Omit<Words, "choices"> & { choices: readonly T[] },
+): Option<T | undefined> {
+  const { choices } = words;
+  const read = (text: string) => choices.find((each) => each === text) ?? null;
+  return parsed(words, `use ${listed(choices)}`, read, (text) => didYouMean(text, choices));
+}
+
+/** A duration in ms, such as `1h30m`. */
+export function duration(words: Words): Option<number | undefined> {
+  return parsed(words, "write a time such as 30s, 45m or 1h30m", parseDuration);
+}
+
+/** A duration above 0, in ms. */
+export function positiveDuration(words: Words): Option<number | undefined> {
+  const advice = "write a time above 0 such as 30s, 45m or 1h30m";
+  return parsed(words, advice, (typed) => parseDuration(typed) || null);
+}
+
+/** An amount in micro-dollars, typed in dollars. */
+export function usd(words: Words): Option<number | undefined> {
+  return parsed(words, "write an amount in US dollars such as 5 or 0.25", parseUsd);
+}
+
+/** A whole number of a range. */
+export function whole(words: Words & { min: number; max: number }): Option<number | undefined> {
+  const { min, max, ...spec } = words;
+  return parsed(spec, `write a whole number from ${min} to ${max}`, (typed) => {
+    const value = /^\d+$/.test(typed) ? Number(typed) : Number.NaN;
+    return value >= min && value <= max ? value : null;
+  });
+}
+
+/**
+ * A time in the form that the service reads: a day (UTC), an RFC 3339 time, or the time that was `24h` before now.
+ */
+export function instant(words: Words): Option<string | undefined> {
+  const advice =
+    "write a day such as 2030-01-31, a time such as 2030-01-31T18:00:00Z, or how long ago such as 24h";
+  return parsed(words, advice, (typed, nowMs) => {
+    if (timeSpan(typed) !== null) return typed.replace(" ", "T");
+    const agoMs = /[a-z]$/.test(typed) ? parseDuration(typed) : null;
+    return agoMs === null ? null : new Date(nowMs - agoMs).toISOString().replace(/\.\d+Z$/, "Z");
+  });
+}
+
+/** The name of a file or directory. Not empty, and not `-`: stdout has the result. */
+export function path(words: Words): Option<string | undefined> {
+  const read = (typed: Typed | undefined, { flag }: { flag: string }) => {
+    if (typeof typed !== "string") return undefined;
+    requireShortNames(typed, flag);
+    if (typed !== "" && typed !== "-") return typed;
+    const message = `${flag}: name a file or a directory (./- for one that is called -); standard output is for the result`;
+    throw new ImgbatchError("USAGE", message, { param: flag });
+  };
+  return { ...words, read };
+}
+
+function wrongValue(flag: string, text: string, advice: string, right: string | null): ImgbatchError {
   const more = right === null ? "" : ` Did you mean ${right}?`;
   return new ImgbatchError("USAGE", `${flag} ${JSON.stringify(text)}: ${advice}${more}`, {
     param: flag,
     meant: right === null ? undefined : { typed: text, right },
   });
-}
-
-/** The text of an option; undefined when it was not given. */
-export function textOption(options: TypedOptions, name: string): string | undefined {
-  const value = options[name];
-  return typeof value === "string" ? value : undefined;
-}
-
-/** Returns the name of a file or directory. Throws `USAGE` for an empty one, and for `-`: stdout has the result. */
-export function pathOption(options: TypedOptions, name: string): string | undefined {
-  const path = textOption(options, name);
-  const flag = flagOf(name);
-  if (path !== undefined) requireShortNames(path, flag);
-  if (path !== "" && path !== "-") return path;
-  const message = `${flag}: name a file or a directory (./- for one that is called -); standard output is for the result`;
-  throw new ImgbatchError("USAGE", message, { param: flag });
 }
 
 /** The longest name of a file that file systems have, in bytes. */
@@ -65,78 +212,8 @@ function requireShortNames(path: string, flag: string): void {
   throw new ImgbatchError("USAGE", message, { param: flag });
 }
 
-export function flagOption(options: TypedOptions, name: string): boolean {
-  return options[name] === true;
-}
-
-/** Returns a duration in ms. Throws `USAGE` for any other text. */
-export function durationOption(options: TypedOptions, name: string): number | undefined {
-  return readOption(options, name, "write a time such as 30s, 45m or 1h30m", parseDuration);
-}
-
-/** Returns a duration above 0, in ms. Throws `USAGE` for any other text. */
-export function positiveDurationOption(options: TypedOptions, name: string): number | undefined {
-  const advice = "write a time above 0 such as 30s, 45m or 1h30m";
-  return readOption(options, name, advice, (text) => parseDuration(text) || null);
-}
-
-/** Returns an amount in micro-dollars. Throws `USAGE` for any other text. */
-export function usdOption(options: TypedOptions, name: string): number | undefined {
-  return readOption(options, name, "write an amount in US dollars such as 5 or 0.25", parseUsd);
-}
-
-export function wholeOption(
-  options: TypedOptions,
-  name: string,
-  range: { min: number; max: number },
-): number | undefined {
-  const { min, max } = range;
-  return readOption(options, name, `write a whole number from ${min} to ${max}`, (text) => {
-    const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
-    return value >= min && value <= max ? value : null;
-  });
-}
-
-const MOST_CONCURRENCY = 256;
-
-/** Reads `--concurrency`. */
-export function concurrencyOf(options: TypedOptions): number | undefined {
-  return wholeOption(options, "concurrency", { min: 1, max: MOST_CONCURRENCY });
-}
-
-/** Returns one of the choices. Throws `USAGE` for any other text, with a suggestion. */
-export function choiceOption<T extends string>(
-  options: TypedOptions,
-  name: string,
-  choices: readonly T[],
-): T | undefined {
-  const text = textOption(options, name);
-  if (text === undefined) return undefined;
-  const choice = choices.find((each) => each === text);
-  if (choice !== undefined) return choice;
-  throw wrongValue(name, text, `use ${listed(choices)}.`, didYouMean(text, choices));
-}
-
 function listed(words: readonly string[]): string {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
-}
-
-/**
- * Reads an option with `read`, which returns null for a wrong value: then throws `USAGE` with the advice, and with what
- * `meant` takes the value for.
- */
-export function readOption<T>(
-  options: TypedOptions,
-  name: string,
-  advice: string,
-  read: (text: string) => T | null,
-  meant: (text: string) => string | null = () => null,
-): T | undefined {
-  const text = textOption(options, name);
-  if (text === undefined) return undefined;
-  const value = read(text);
-  if (value === null) throw wrongValue(name, text, `${advice}.`, meant(text.trim()));
-  return value;
 }
 
 const DAY_MS = 86_400_000;
@@ -160,20 +237,6 @@ export function timeSpan(text: string): { firstMs: number; endMs: number } | nul
   return { firstMs: ms, endMs: ms };
 }
 
-/**
- * Returns a time in the form that the service reads: a day (UTC), an RFC 3339 time, or the time that was `24h` before
- * `nowMs`. Throws `USAGE` for any other text.
- */
-export function instantOption(options: TypedOptions, name: string, nowMs: number): string | undefined {
-  const advice =
-    "write a day such as 2030-01-31, a time such as 2030-01-31T18:00:00Z, or how long ago such as 24h";
-  return readOption(options, name, advice, (text) => {
-    if (timeSpan(text) !== null) return text.replace(" ", "T");
-    const agoMs = /[a-z]$/.test(text) ? parseDuration(text) : null;
-    return agoMs === null ? null : new Date(nowMs - agoMs).toISOString().replace(/\.\d+Z$/, "Z");
-  });
-}
-
 /** Options that every command takes. */
 export interface GlobalOptions {
   json: boolean;
@@ -190,72 +253,71 @@ export interface GlobalOptions {
   events?: string | undefined;
 }
 
-const PROGRESS = ["auto", "plain", "none"] as const;
-
-export const JSON_OPTION: OptionSpec = {
-  flags: "--json",
-  description: "print one JSON document on stdout, also for an error",
+/** Only for commands whose output is one document. */
+const JSON_OPTION = {
+  json: flag({ flags: "--json", description: "print one JSON document on stdout, also for an error" }),
 };
 
-/** Options that may stand before or after the name of any command. */
-export const GLOBAL_OPTIONS: readonly OptionSpec[] = [
-  { flags: "-q, --quiet", description: "print only errors on stderr" },
-  { flags: "-v, --verbose", description: "print more: each request with its status, time and id" },
-  { flags: "--no-color", description: "use no colours (also NO_COLOR)" },
-  {
+const GLOBAL_OPTIONS = {
+  quiet: flag({ flags: "-q, --quiet", description: "print only errors on stderr" }),
+  verbose: flag({
+    flags: "-v, --verbose",
+    description: "print more: each request with its status, time and id",
+  }),
+  noColor: flag({ flags: "--no-color", description: "use no colours (also NO_COLOR)" }),
+  events: text({
     flags: "--events <file>",
     description: "write events, one JSON object per line; - for standard output",
-  },
-  {
+  }),
+  progress: choice({
     flags: "--progress <kind>",
     description: "how to show progress: auto, plain or none",
     default: "auto",
-    choices: PROGRESS,
-  },
-  {
+    choices: ["auto", "plain", "none"],
+  }),
+  baseUrl: text({
     flags: "--base-url <url>",
     description: "the URL of the service (also IMGBATCH_BASE_URL); without it, the embedded service",
-  },
-  { flags: "--api-key-file <file>", description: "read the API key from a file (also IMGBATCH_API_KEY)" },
-  { flags: "--api-key-stdin", description: "read the API key from standard input" },
-  { flags: "--data <dir>", description: "the data directory of the embedded service (also IMGBATCH_DATA)" },
-  {
+  }),
+  apiKeyFile: text({
+    flags: "--api-key-file <file>",
+    description: "read the API key from a file (also IMGBATCH_API_KEY)",
+  }),
+  apiKeyStdin: flag({ flags: "--api-key-stdin", description: "read the API key from standard input" }),
+  data: parsed(
+    {
+      flags: "--data <dir>",
+      description: "the data directory of the embedded service (also IMGBATCH_DATA)",
+    },
+    "name a directory",
+    (typed) => {
+      requireShortNames(typed, "--data");
+      return typed;
+    },
+  ),
+  config: text({
     flags: "--config <file>",
     description: "the configuration file; none: no file",
     default: "imgbatch.config.json",
-  },
-];
+  }),
+};
+
+/** Returns the options that may stand before or after the name of a command. `json` is false for one without `--json`. */
+export function globalTable({ json }: { json?: false | undefined } = {}): OptionTable {
+  return json === false ? GLOBAL_OPTIONS : { ...JSON_OPTION, ...GLOBAL_OPTIONS };
+}
 
 /**
- * Merges the global options that were given before and after each name on the way to the command. The last one wins.
- * Throws `USAGE` for options that contradict each other.
+ * Returns the values of the global options that were typed before and after each name on the way to the command. The last
+ * one wins. Throws `USAGE` for options that contradict each other.
  */
-export function mergeGlobals(...given: readonly TypedOptions[]): GlobalOptions {
-  const merged: TypedOptions = Object.assign({}, ...given);
-  const progress = choiceOption(merged, "progress", PROGRESS) ?? "auto";
-  const json = merged.json === true;
-  if (json && merged.events === "-")
+export function mergeGlobals(...typed: readonly Readonly<Record<string, unknown>>[]): GlobalOptions {
+  const table = { ...JSON_OPTION, ...GLOBAL_OPTIONS };
+  const { noColor, progress = "auto", ...others } = valuesOf(table, Object.assign({}, ...typed), 0);
+  if (others.json && others.events === "-")
     throw new ImgbatchError(
       "USAGE",
       "--json and --events - both want standard output: give --events a file.",
     );
-  return {
-    json,
-    quiet: merged.quiet === true,
-    verbose: merged.verbose === true,
-    color: given.every((each) => each.color !== false),
-    progress,
-    apiKeyStdin: merged.apiKeyStdin === true,
-    baseUrl: textOption(merged, "baseUrl"),
-    apiKeyFile: textOption(merged, "apiKeyFile"),
-    data: dataOption(merged),
-    config: textOption(merged, "config"),
-    events: textOption(merged, "events"),
-  };
-}
-
-function dataOption(typed: TypedOptions): string | undefined {
-  const path = textOption(typed, "data");
-  if (path !== undefined) requireShortNames(path, "--data");
-  return path;
+  return { ...others, color: !noColor, progress };
 }

@@ -22,8 +22,9 @@ import { toSeconds } from "../kernel/durations.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { packageFile } from "../kernel/package-file.ts";
 import { openPath } from "../processes/programs.ts";
-import { INPUT_FILE, VERSIONS_FOLDER } from "../runs/directory/names.ts";
-import { RESULTS_FILE } from "../runs/directory/results.ts";
+import { lookAtPictures } from "../runs/checks.ts";
+import { CHECKS_FILE, INPUT_FILE, VERSIONS_FOLDER } from "../runs/directory/names.ts";
+import { RESULTS_FILE, readResults } from "../runs/directory/results.ts";
 import { readFacts } from "../runs/directory/run-files.ts";
 import { RUN_STATE_FILE } from "../runs/directory/run-state.ts";
 import { decisionOn, decisionsFor, type ReviewedPictures, readPictures } from "../runs/reports/review-run.ts";
@@ -35,25 +36,28 @@ import { nextCommand } from "./output/next-step.ts";
 import { loadThumbnail } from "./output/reports.ts";
 
 /**
- * Shows the review of a run in the browser until a signal ends it. The link is on stdout. Each decision is on disk at once, so the end loses none.
+ * Shows the review of a run in the browser until a signal ends it. The link is on stdout; `opens`: on a terminal, the browser opens it. Each decision is on disk at once, so the end loses none.
  */
 export async function showReview(
   context: CommandContext,
-  { dir, shownDir }: { dir: string; shownDir: string },
+  { dir, shownDir, opens }: { dir: string; shownDir: string; opens: boolean },
 ): Promise<void> {
-  const { clock, options, output, results, signal } = context;
+  const { clock, output, results, signal } = context;
   const run = createReviewedRun(context, { dir, shownDir });
   await run.view();
   const server = await serveReview(run, clock);
   try {
-    const isOpen = results.isForPeople && options.open !== false && (await openPath(server.link));
+    const isOpen = results.isForPeople && opens && (await openPath(server.link));
     results.line(server.link);
     output.note(
       isOpen
         ? "opened in the browser; Ctrl-C ends the review"
         : "open this link in a browser of this machine, within 10 minutes; Ctrl-C ends the review",
     );
+    // Meanwhile the page shows what is found so far.
+    const looks = readResults(dir).then((lines) => lookAtPictures(dir, lines, { clock, signal }));
     if (!signal.aborted) await once(signal, "abort");
+    await looks.catch(() => {});
   } finally {
     await server.close();
   }
@@ -118,7 +122,7 @@ function createReviewedRun(
 
 /** Changes with each file that has to do with the pictures. */
 async function stampOf(dir: string): Promise<string> {
-  const names = [RUN_STATE_FILE, INPUT_FILE, RESULTS_FILE, VERSIONS_FOLDER];
+  const names = [RUN_STATE_FILE, INPUT_FILE, RESULTS_FILE, VERSIONS_FOLDER, CHECKS_FILE];
   const stats = names.map((name) => stat(join(dir, name), { bigint: true }).catch(() => null));
   return (await Promise.all(stats)).map((each) => `${each?.ino} ${each?.size} ${each?.mtimeNs}`).join();
 }

@@ -1,4 +1,4 @@
-import { Command, CommanderError, Option } from "commander";
+import { Command, CommanderError, Help, Option } from "commander";
 import { EXIT_CODES, type ExitName, ImgbatchError, type Meant } from "../contract/errors.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { programName, quoted } from "../kernel/command-line.ts";
@@ -9,8 +9,18 @@ import { endItsWork } from "../kernel/signals.ts";
 import { MOST_SHOWN_CHARS } from "../prompts/problems.ts";
 import type { CommandContext, CommandResult, CommandSpec, Output } from "./command.ts";
 import { loadCommands, loadNamedCommands } from "./commands/registry.ts";
+import type { SharedOptions } from "./commands/shared-options.ts";
 import { exitsOf, helpDocument } from "./help-document.ts";
-import { GLOBAL_OPTIONS, type GlobalOptions, JSON_OPTION, mergeGlobals, type OptionSpec } from "./options.ts";
+import {
+  flagIn,
+  type GlobalOptions,
+  GROUPS,
+  globalTable,
+  mergeGlobals,
+  type OptionSpec,
+  type OptionTable,
+  valuesOf,
+} from "./options.ts";
 import { createFinish, toImgbatchError } from "./output/finish.ts";
 import { NOTHING_TYPED, stepLines } from "./output/next-step.ts";
 import { createOutput, openEventLog } from "./output/output.ts";
@@ -24,7 +34,8 @@ type Invocation =
       path: string;
       spec: CommandSpec;
       arguments: string[];
-      options: Record<string, unknown>;
+      /** What was typed for its options, by their names. */
+      options: Readonly<Record<string, unknown>>;
       global: GlobalOptions;
     }
   /** The help or the version, as requested. `helpOf` is the path of the command whose help it is, empty for the program; null for the version. */
@@ -47,8 +58,7 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
     .showSuggestionAfterError()
     .enablePositionalOptions()
     .addHelpText("after", () => programHelp());
-  for (const option of [JSON_OPTION, ...GLOBAL_OPTIONS])
-    program.addOption(toOption(option, "Global options:"));
+  for (const option of Object.values(globalTable())) program.addOption(toOption(option, GLOBAL_GROUP));
   // A command at the beginning is the one to run, so the list of the others is not needed.
   const first = table.find(({ name }) => name === argv[0]);
   for (const spec of first === undefined ? table : [first]) {
@@ -56,13 +66,17 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
     if (!argv.includes(spec.name)) program.command(spec.name).description(spec.summary);
     else
       addCommand(program, spec, written, (leaf, command) => {
-        const global = mergeGlobals(...withAncestors(command).map((each) => each.opts()));
+        const global = mergeGlobals(
+          ...withAncestors(command).map((each) => typedIn(globalTable(), each.opts())),
+        );
         if (leaf.json === false) requirePlain(leaf.name, global);
         const path = pathOf(command);
-        const options = command.opts();
+        const options = typedIn(leaf.options ?? {}, command.opts());
         chosen = { kind: "command", path, spec: leaf, arguments: command.args, options, global };
       });
   }
+  const topic = topicIn(argv);
+  if (topic !== null) return { kind: "text", text: topic, helpOf: "" };
   try {
     program.parse(withoutHelpWord(argv, table), { from: "user" });
   } catch (error) {
@@ -111,13 +125,12 @@ function optionMeant(message: string, path: string, table: readonly CommandSpec[
       (above, name) => (above?.commands ?? table).find((each) => each.name === name),
       undefined,
     );
-  const known = [...(spec?.options ?? []), ...GLOBAL_OPTIONS, JSON_OPTION].flatMap(
-    ({ flags }) => flags.match(/--[a-z-]+/g) ?? [],
-  );
+  const known = Object.values({ ...spec?.options, ...globalTable() }).map(flagIn);
   const longer = known.filter((name) => name.startsWith(`${typed}-`));
   const other = OTHER_OPTIONS[typed];
   const [, near] = /\(Did you mean (--[a-z-]+)\?\)/.exec(message) ?? [];
-  const right = known.find((name) => name === other) ?? (longer.length === 1 ? longer[0] : near);
+  const right: string | undefined =
+    known.find((name) => name === other) ?? (longer.length === 1 ? longer[0] : near);
   return right === undefined ? null : { typed, right };
 }
 
@@ -163,15 +176,35 @@ function addCommand(parent: Command, spec: CommandSpec, written: string[], onCho
     .helpOption("-h, --help", "show help")
     .showSuggestionAfterError();
   for (const { name, description } of spec.arguments ?? []) command.argument(name, description);
-  for (const option of spec.options ?? []) command.addOption(toOption(option));
+  for (const [option, group] of groupedOptions(spec)) command.addOption(toOption(option, group));
   for (const child of spec.commands ?? []) addCommand(command, child, written, onChosen);
-  command.addHelpText("after", commandHelp(spec));
-  const globals = spec.json === false ? GLOBAL_OPTIONS : [JSON_OPTION, ...GLOBAL_OPTIONS];
-  for (const option of globals) command.addOption(toOption(option, "Global options:"));
+  command.addHelpText("after", commandHelp(spec)).configureHelp({ groupItems: withoutGlobals });
+  for (const option of Object.values(globalTable(spec))) command.addOption(toOption(option, GLOBAL_GROUP));
   if (spec.commands !== undefined) command.helpCommand("help [command]", "show the help of a command");
   if (spec.run === undefined) return;
   command.allowExcessArguments(false).action(() => onChosen(spec, command));
 }
+
+/** Returns the options of a command in the order of its help, each with its heading. */
+function groupedOptions({ options = {}, first }: CommandSpec): (readonly [OptionSpec, string | undefined])[] {
+  if (first === undefined) return Object.values(options).map((option) => [option, undefined]);
+  const others = Object.entries(options).flatMap(([name, option]) => (first.includes(name) ? [] : [option]));
+  const below = (group: OptionSpec["group"]) => others.filter((option) => option.group === group);
+  return [
+    ...first.flatMap((name) => options[name] ?? []).map((option) => [option, undefined] as const),
+    ...below(undefined).map((option) => [option, undefined] as const),
+    ...(Object.keys(GROUPS) as (keyof typeof GROUPS)[]).flatMap((group) =>
+      below(group).map((option) => [option, GROUPS[group]] as const),
+    ),
+  ];
+}
+
+/** The global options are in `imgbatch help global`, and in no other command's help. */
+const withoutGlobals: Help["groupItems"] = (...items) => {
+  const groups = new Help().groupItems(...items);
+  groups.delete(GLOBAL_GROUP);
+  return groups;
+};
 
 function withOutput(command: Command, written: string[]): Command {
   const write = (text: string) => {
@@ -190,10 +223,26 @@ function toOption(spec: OptionSpec, group?: string): Option {
     spec.default === undefined ? spec.description : `${spec.description} (default: ${spec.default})`;
   const option = new Option(spec.flags, description);
   if (group !== undefined) option.helpGroup(group);
+  if (spec.preset !== undefined) option.preset(spec.preset);
   if (spec.repeatable) {
     option.argParser((value: string, before: string[] | undefined) => [...(before ?? []), value]);
   }
   return option;
+}
+
+/** Returns what was typed for the options of a table by their names there, from what commander calls them: `{ ui: false }`. */
+export function typedIn(
+  table: OptionTable,
+  found: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  const typed = Object.entries(table).flatMap(([name, spec]) => {
+    const option = toOption(spec);
+    const value = found[option.attributeName()];
+    // `--no-ui` is true where commander has false for `ui`.
+    if (option.negate) return value === false ? [[name, true]] : [];
+    return value === undefined || value === false ? [] : [[name, value]];
+  });
+  return Object.fromEntries(typed);
 }
 
 /** The program, its subcommands on the way, and this command. */
@@ -211,10 +260,7 @@ function withoutHelpWord(argv: readonly string[], table: readonly CommandSpec[])
   for (const word of argv.slice(at + 1).filter((each) => !each.startsWith("-"))) {
     const found = level.find(({ name }) => name === word);
     if (found === undefined) {
-      const meant = didYouMean(
-        word,
-        level.map(({ name }) => name),
-      );
+      const meant = didYouMean(word, [...level.map(({ name }) => name), ...Object.keys(TOPICS)]);
       const advice = meant === null ? "" : ` (Did you mean ${meant}?)`;
       throw new ImgbatchError("USAGE", `there is no command '${word}' to help with${advice}`);
     }
@@ -248,12 +294,45 @@ function pathOf(command: Command): string {
 /** The width of help texts, in terminal columns. */
 const HELP_COLUMNS = 80;
 
-/** The part of a command's help after its options: examples, notes and exit codes. */
+const GLOBAL_GROUP = "Global options:";
+
+/** What `imgbatch help` explains besides commands. */
+const TOPICS: Readonly<Record<string, () => string>> = {
+  "exit-codes": () =>
+    exitCodeLines(Object.keys(EXIT_CODES) as ExitName[])
+      .slice(1)
+      .join("\n"),
+  global: () => {
+    const command = new Command("imgbatch")
+      .configureHelp({ helpWidth: HELP_COLUMNS })
+      .helpOption(false)
+      .usage("[global options] <command> [global options]")
+      .description("Options of every command. They may stand before its name or after it.");
+    for (const option of Object.values(globalTable())) command.addOption(toOption(option, GLOBAL_GROUP));
+    return command.helpInformation().trimEnd();
+  },
+};
+
+/** The text of `help exit-codes` and `help global`; null for any other command line. */
+function topicIn(argv: readonly string[]): string | null {
+  const [word, topic = "", ...others] = argv.filter((each) => !each.startsWith("-"));
+  const isTopic = word === "help" && others.length === 0 && Object.hasOwn(TOPICS, topic);
+  return isTopic ? `${TOPICS[topic]?.()}\n` : null;
+}
+
+/** The part of a command's help after its options: examples, notes, and where the rest is explained. */
 function commandHelp(spec: CommandSpec): string {
-  const { examples = [], notes = [] } = spec;
+  const { examples = [], notes = [], json } = spec;
   const lines = examples.length === 0 ? [] : ["", "Examples:", ...examples.map((line) => `  $ ${line}`)];
   for (const note of notes) lines.push("", ...wrap(note, HELP_COLUMNS));
-  return [...lines, ...exitCodeLines(exitsOf(spec))].join("\n");
+  const globals = `${json === false ? "" : "--json, "}--quiet, --data, --base-url …`;
+  const codes = exitsOf(spec).map((name) => EXIT_CODES[name].code);
+  return [
+    ...lines,
+    "",
+    `Global options: ${globals} (imgbatch help global)`,
+    `Exit codes: ${codes.join(" ")} (imgbatch help exit-codes)`,
+  ].join("\n");
 }
 
 /** The part of the program's help after its commands. */
@@ -261,7 +340,7 @@ function programHelp(): string {
   const more = [
     "",
     ...wrap(
-      "`imgbatch <command> --help` shows the options, examples and exit codes of a command; with --json as JSON, also without a command.",
+      "`imgbatch <command> --help` shows the options and examples of a command; with --json as JSON, also without a command.",
       HELP_COLUMNS,
     ),
   ];
@@ -417,9 +496,6 @@ async function runCommand(
   }
 }
 
-/** The options that `requireReportPaths` checks. */
-const REPORT_OPTIONS = ["junit", "markdown", "open"];
-
 /** Runs a command for the command line or for a program, which gives it what a terminal would. Throws what the command throws. */
 export async function runInvocation(
   { spec, options, global, arguments: args }: CommandInvocation,
@@ -436,13 +512,14 @@ export async function runInvocation(
   if (run === undefined)
     throw new ImgbatchError("INTERNAL", `The command ${spec.name} has no implementation.`);
   const { argv, terminal, clock, output, results, watch } = process;
-  if (REPORT_OPTIONS.some((name) => options[name] !== undefined)) {
+  const values: SharedOptions = valuesOf(spec.options ?? {}, options, clock.nowMs());
+  if (values.junit !== undefined || values.markdown !== undefined || values.open) {
     const { requireReportPaths } = await import("./output/reports.ts");
-    await requireReportPaths(options, terminal.cwd);
+    await requireReportPaths(values, terminal.cwd);
   }
   return run({
     global,
-    options,
+    options: values,
     arguments: args,
     typed: argv,
     cwd: terminal.cwd,

@@ -18,7 +18,6 @@ import type { ChosenModel } from "../runs/plan/choose-model.ts";
 import { findBatch, isUnsentHere, unknownBatches } from "../runs/run-batches.ts";
 import type { CommandContext, CommandResult, Output } from "./command.ts";
 import type { ServiceNeeds, UpstreamChoice } from "./connect/connection.ts";
-import { textOption } from "./options.ts";
 import { exitCodeOf } from "./output/finish.ts";
 import { finishing, goingOnHere, nextCommand, OWNER_ADVICE, type Whereabouts } from "./output/next-step.ts";
 
@@ -318,8 +317,7 @@ export async function chooseUpstream(
   context: Pick<CommandContext, "cwd" | "global" | "options">,
   dir: string | null,
 ): Promise<UpstreamChoice | null> {
-  const { options } = context;
-  const named = textOption(options, "upstream");
+  const { upstream: named } = context.options;
   const state = dir === null ? null : await readRunState(dir);
   const remembered = state === null ? null : upstreamOf(state);
   if (named === undefined) {

@@ -192,6 +192,28 @@ export function wordsOfPixels(pixels: PixelSizes): string {
   return `sides that are multiples of ${multipleOf}, at most ${longestPx} long, from 1:${mostRatio} to ${mostRatio}:1, with ${leastPixels} to ${mostPixels} pixels`;
 }
 
+/** What a model that takes any pixels is asked for: pictures of fewer are bad at most of them. */
+const ANY_PIXELS = {
+  multipleOf: 16,
+  longestPx: 16_384,
+  leastPixels: 640 * 1024,
+  mostPixels: 64e6,
+  mostRatio: 8,
+};
+
+/**
+ * Returns the smallest size of nearly the wanted shape, with no shorter side, at a model that takes all sizes by a rule; null
+ * where it makes none, or takes those of a list.
+ */
+export function exactPixels(pixels: PixelSizes | "any", { widthPx, heightPx }: SizePx): SizePx | null {
+  if (pixels !== "any" && isList(pixels)) return null;
+  const rule = pixels === "any" ? ANY_PIXELS : pixels;
+  const scale = Math.max(1, Math.sqrt(rule.leastPixels / (widthPx * heightPx)));
+  const up = (px: number) => Math.ceil((px * scale) / rule.multipleOf - 1e-9) * rule.multipleOf;
+  const size = { widthPx: up(widthPx), heightPx: up(heightPx) };
+  return makesPixels(rule, size) ? size : null;
+}
+
 /** Returns a size that a model makes and that is near to a wanted one, for advice. */
 function nearestPixels(pixels: PixelSizes, wanted: SizePx): PixelSize | null {
   const shape = (size: SizePx) => Math.log(size.widthPx / size.heightPx);
@@ -300,16 +322,16 @@ export function sidesOf(pixels: string): { widthPx: number | null; heightPx: num
   return { widthPx: side(width), heightPx: side(height) };
 }
 
-/** Whether a picture of this size has fewer pixels than a form shows, so that it would be enlarged. */
-export function isTooSmall(
+/** Returns how many times a picture of this size is enlarged to have the pixels of a form; at most 1 where it is large enough. */
+export function enlargementOf(
   size: SizePx,
   { pixels, fit = "cover" }: Pick<FileForm, "pixels" | "fit">,
-): boolean {
-  if (pixels === undefined) return false;
+): number {
+  if (pixels === undefined) return 1;
   const { widthPx, heightPx } = sidesOf(pixels);
   const [across, down] = [(widthPx ?? 0) / size.widthPx, (heightPx ?? 0) / size.heightPx];
   const isWhole = (fit === "contain" || fit === "inside") && widthPx !== null && heightPx !== null;
-  return (isWhole ? Math.min(across, down) : Math.max(across, down)) > 1;
+  return isWhole ? Math.min(across, down) : Math.max(across, down);
 }
 
 /** The kinds of pictures that a program has made, as the IPTC's vocabulary of digital sources calls them. */

@@ -39,6 +39,8 @@ export interface ReviewLine {
   error: { code: string; message: string } | null;
   /** Differences that a person should know. */
   notes: string[];
+  /** What looks odd about its pictures. */
+  odd: string[];
   /** What is known of the line besides: model, options, cost. */
   facts: [name: string, text: string][];
   /** Earlier versions, the newest first. */

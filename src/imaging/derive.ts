@@ -1,10 +1,10 @@
 import type { Sharp } from "sharp";
 import {
   type DigitalSource,
+  enlargementOf,
   type FileForm,
   type FileFormat,
   type ImageMimeType,
-  isTooSmall,
   type SizePx,
   sidesOf,
 } from "../contract/image-formats.ts";
@@ -61,7 +61,7 @@ export async function deriveFile(
     const made = { widthPx: info.width, heightPx: info.height };
     const isMarkedBehind = form.format === "png" && source !== null;
     const bytes = isMarkedBehind ? addXmp(data, "image/png", made, xmpOf(source)) : data;
-    return { bytes, ...made, isEnlarged: isTooSmall(cut, form), losesCredentials: hasOwn };
+    return { bytes, ...made, isEnlarged: enlargementOf(cut, form) > 1, losesCredentials: hasOwn };
   });
 }
 

@@ -6,7 +6,7 @@ import { loadNamedCommands } from "../cli/commands/registry.ts";
 import { makeEphemeralDirectory, serviceConfig } from "../cli/connect/service-config.ts";
 import type { GlobalOptions } from "../cli/options.ts";
 import { resultDocument, toImgbatchError } from "../cli/output/finish.ts";
-import { runInvocation } from "../cli/run-cli.ts";
+import { runInvocation, typedIn } from "../cli/run-cli.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { systemClock } from "../kernel/clock.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
@@ -124,14 +124,12 @@ const noView = () => Promise.reject(new ImgbatchError("INTERNAL", "A program has
  * Returns options of a program as the parser of the command line would: texts, and true or false for flags. Throws `USAGE` for a
  * name that the command does not have, and for a value of another kind.
  */
-function typedOptions({ name: command, options: specs = [] }: CommandSpec, given: Record<string, unknown>) {
+function typedOptions({ name: command, options: table = {} }: CommandSpec, given: Record<string, unknown>) {
   const known = new Map<string, { option: Option; isList: boolean }>();
   const typed: Record<string, unknown> = {};
-  for (const { flags, repeatable = false } of specs) {
+  for (const { flags, repeatable = false } of Object.values(table)) {
     const option = new Option(flags);
     const name = option.attributeName();
-    // A flag that only takes something back is on by default, as the parser has it.
-    if (option.negate && !known.has(name)) typed[name] = true;
     if (!known.has(name)) known.set(name, { option, isList: repeatable });
   }
   for (const [name, value] of Object.entries(given)) {
@@ -149,7 +147,7 @@ function typedOptions({ name: command, options: specs = [] }: CommandSpec, given
     }
     typed[name] = typedValue(name, value, spec);
   }
-  return typed;
+  return typedIn(table, typed);
 }
 
 function typedValue(name: string, value: unknown, { option, isList }: { option: Option; isList: boolean }) {

@@ -20,6 +20,7 @@ import { hashFile } from "./directory/run-files.ts";
 import { readRunState } from "./directory/run-state.ts";
 import type { RunState } from "./directory/run-state-schema.ts";
 import type { PromptItem } from "./plan/prompt-files.ts";
+import { followsFiles } from "./plan/shape-items.ts";
 import { textOf } from "./plan/spool.ts";
 import { readReview } from "./review.ts";
 import { stands } from "./standing.ts";
@@ -562,8 +563,13 @@ export function placeOf({ file, line }: FileLine, values: Readonly<Record<string
 function isOfPrompt(line: InputLine, item: PromptItem): boolean {
   const { model, quality, outputCount, references } = item;
   const hashes = references.map(({ sha256: hash }) => referencePath(hash));
-  const asked = ({ quality: _, ...options }: Options) =>
-    canonicalJson(options as Record<string, string | number>);
+  // Where its files decide which shape the model was asked for, nothing of the prompt says it.
+  const isShaped = followsFiles(item);
+  const asked = ({ quality: _, aspect_ratio, size, ...options }: Options) =>
+    canonicalJson({
+      ...(options as Record<string, string | number>),
+      shape: isShaped ? null : [aspect_ratio ?? null, size ?? null],
+    });
   return (
     line.prompt === textOf(item.prompt) &&
     (line.output_count ?? 1) === outputCount &&

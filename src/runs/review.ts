@@ -1,17 +1,15 @@
-import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { saving } from "../client/file-errors.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { expandedCustomIds } from "../contract/limits.ts";
 import { VERDICTS, type Verdict } from "../contract/review-api.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
-import { readRegularFile, requireWriteRoot } from "../kernel/files.ts";
 import { parseJson } from "../kernel/json.ts";
 import { formatProblem } from "../prompts/problems.ts";
-import { withLockFile } from "./directory/claim.ts";
 import { readRunInput } from "./directory/input.ts";
+import { appendToJournal, readJournal } from "./directory/journal.ts";
+import { REVIEW_FILE } from "./directory/names.ts";
 import { readResults, readVersions } from "./directory/results.ts";
 import type { ResultFile } from "./directory/run-files.ts";
 
@@ -19,8 +17,6 @@ import type { ResultFile } from "./directory/run-files.ts";
  * What people decide about the pictures of a run: `review.jsonl` in its directory, one decision a line, in the order in which
  * they were made. Lines are only ever appended. Every command that decides, in the browser or without one, uses this file.
  */
-
-export const REVIEW_FILE = "review.jsonl";
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/, { error: "must be a SHA-256 in hexadecimal" });
 
@@ -70,9 +66,9 @@ export interface Review {
  */
 export async function readReview(dir: string): Promise<Review> {
   const path = join(dir, REVIEW_FILE);
-  const { lines, tail } = splitLines(readBytes(path));
-  const all = lines.flatMap((text, i) => (text.trim() === "" ? [] : parseDecision(path, i + 1, text)));
-  if (tail !== "" && !isTorn(tail)) all.push(parseDecision(path, lines.length + 1, tail));
+  const all = readJournal(path).flatMap((text, i) =>
+    text.trim() === "" ? [] : parseDecision(path, i + 1, text),
+  );
   const verdicts = new Map<string, Decision & { verdict: Verdict }>();
   const choices = new Map<string, Decision & { choose: number | string }>();
   const said = new Map<string, string>();
@@ -99,58 +95,8 @@ export async function addDecisions(
   if (decisions.length === 0) return;
   const path = join(dir, REVIEW_FILE);
   const date = new Date(clock.nowMs()).toISOString();
-  const text = decisions.map(
-    (decision) => `${JSON.stringify(decisionSchema.parse({ ...decision, date }))}\n`,
-  );
-  await withLockFile(join(dir, `.${REVIEW_FILE}.lock`), { clock }, () =>
-    saving(path, async () => {
-      const before = readBytes(path);
-      const { lines, tail } = splitLines(before);
-      const isWhole = tail === "" || !isTorn(tail);
-      if (tail !== "" && isWhole) parseDecision(path, lines.length + 1, tail);
-      const file = await open(path, "a+");
-      try {
-        await requireWriteRoot(file.fd, path);
-        if (!isWhole) await file.truncate(before.lastIndexOf(LINE_FEED) + 1);
-        await file.appendFile(`${tail !== "" && isWhole ? "\n" : ""}${text.join("")}`);
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-    }),
-  );
-}
-
-const LINE_FEED = 0x0a;
-
-/** More than the decisions about any run need. */
-const MOST_BYTES = 256 * 1024 * 1024;
-
-function readBytes(path: string): Buffer {
-  try {
-    return readRegularFile(path, MOST_BYTES);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR") return Buffer.alloc(0);
-    throw new ImgbatchError("SAVE_FAILED", `Could not read ${path} (${code}).`, { cause: error });
-  }
-}
-
-/** Returns the whole lines of a file, and what follows the last line feed. */
-function splitLines(bytes: Buffer): { lines: string[]; tail: string } {
-  const lines = bytes.toString("utf8").split("\n");
-  const tail = lines.pop() ?? "";
-  return { lines, tail: tail.trim() };
-}
-
-/** Whether a text without a line feed is the beginning of a line whose writer was killed. */
-function isTorn(tail: string): boolean {
-  try {
-    parseJson(tail);
-    return false;
-  } catch {
-    return true;
-  }
+  const dated = decisions.map((decision) => decisionSchema.parse({ ...decision, date }));
+  await appendToJournal(path, dated, clock, (last, number) => parseDecision(path, number, last));
 }
 
 function parseDecision(file: string, line: number, text: string): Decision {

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { expect, it, vi } from "vitest";
 import type { CommandSpec } from "../../src/cli/command.ts";
 import { loadCommands } from "../../src/cli/commands/registry.ts";
+import { modelOption, moneyOptions } from "../../src/cli/commands/shared-options.ts";
 import { adviceFor, commandAgain, nextCommand, type Typed } from "../../src/cli/output/next-step.ts";
 import { readCommandLine } from "../../src/cli/run-cli.ts";
 import { ERRORS, type ErrorCode, ImgbatchError } from "../../src/contract/errors.ts";
@@ -69,9 +70,13 @@ it("[CLI-1] a command to type next goes to the same service with the same key, a
     "imgbatch wait out --base-url https://host/path --api-key-file 'my key' --data d",
   );
   const typed = ["generate", "--max-cost=1", "--max-cost", "2", "--", "-a fox", "--max-cost"];
-  expect(commandAgain(typed, "--max-cost", "3")).toBe(
+  expect(commandAgain(typed, moneyOptions.maxCostMicroUsd, "3")).toBe(
     "imgbatch generate --max-cost 3 -- '-a fox' --max-cost",
   );
+  for (const old of [["-m", "a"], ["-ma"], ["--model", "a"], ["--model=a"]])
+    expect(commandAgain(["submit", ...old, "p.jsonl"], modelOption, "b")).toBe(
+      "imgbatch submit p.jsonl --model b",
+    );
   expect(nextCommand({ baseUrl: "https://me:secret@host" }, "list")).toBe("imgbatch list");
 });
 

@@ -32,7 +32,7 @@ async function picture(width: number, height: number, number: number): Promise<B
 }
 
 /** A directory with prompts, and an upstream of type `openai` that counts what it is asked for and bills 0.10 for each image. */
-async function project() {
+async function project({ sizes }: { sizes?: unknown } = {}) {
   for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, "");
   vi.stubEnv("GITHUB_ACTIONS", "");
   vi.stubEnv("LAB_KEY", "a-key-0123456789");
@@ -47,7 +47,15 @@ async function project() {
     response.end(JSON.stringify({ data: request.method === "GET" ? [] : [{ b64_json }] }));
   });
   const baseUrl = `${await listening(server)}/v1`;
-  const own = { name: "lab", type: "openai", baseUrl, apiKeyEnv: "LAB_KEY", concurrency: 1, models: ["m"] };
+  const own = {
+    name: "lab",
+    type: "openai",
+    baseUrl,
+    apiKeyEnv: "LAB_KEY",
+    concurrency: 1,
+    models: ["m"],
+    sizes,
+  };
   const models = [{ id: "m", prices: { "1K": 0.1, "2K": 0.2 }, maxReferenceImages: 4 }];
   const groups = [{ name: "default", batchDiscount: 1, holdMultiplier: 1 }];
   writeFileSync(join(cwd, "c.json"), JSON.stringify({ providers: [own], models, groups }));
@@ -82,7 +90,7 @@ it("[DERIVE-1] the picture of a line is a file where the line says, in its pixel
   );
   expect(hero).toMatchObject({ format: "webp", width: 600, height: 315 });
   expect(icon).toMatchObject({ format: "jpeg", width: 64, height: 64 });
-  expect((await sharp(read("out/images/hero.png")).metadata()).width).toBe(1024);
+  expect((await sharp(read("out/images/hero.png")).metadata()).width).toBe(1120);
   expect(results().map((line) => line.derived)).toEqual([
     [
       expect.objectContaining({
@@ -246,7 +254,7 @@ it("[DERIVE-1] also names more files of the same picture, in a cell between semi
     ["webp", 500, 250],
     ["webp", 1000, 500],
     ["jpeg", 500, 250],
-    ["png", 50, 50],
+    ["png", 50, 25],
   ]);
   expect(asked).toHaveLength(1);
 });
@@ -279,8 +287,10 @@ it("[DERIVE-6] a file with more pixels than its picture is said, and not made wi
   const { asked, write, submit, read, path, results } = await project();
   write([{ custom_id: "hero", prompt: "a fox", aspect_ratio: "1:1", file: "hero.png", pixels: "1500x1500" }]);
   const strict = await submit("--strict");
-  expect([strict.code, existsSync(path("hero.png"))]).toEqual([4, false]);
-  expect(strict.stderr).toContain('p.jsonl:1: file: "hero.png" would be larger than its picture');
+  expect([strict.code, existsSync(path("hero.png")), asked.length]).toEqual([2, false, 0]);
+  expect(strict.stderr).toContain(
+    "p.jsonl:1: pixels: 1500x1500 are more than the picture has for it, 1024x1024",
+  );
   const made = await submit();
   expect([made.code, made.stderr]).toEqual([0, expect.stringContaining("hero.png: larger than the image")]);
   expect((await sharp(read("hero.png")).metadata()).width).toBe(1500);
@@ -319,4 +329,60 @@ it("[DERIVE-1] of several images the first becomes the file, which is said, and 
   expect((await submit("--no-mark")).stderr).not.toContain("the first image became the file");
   expect(read("owl.png").equals(read("out/images/owl_02.png"))).toBe(true);
   expect(asked).toHaveLength(2);
+});
+
+/** What the model makes: a list, or all sizes by a rule. */
+const LISTED = ["1024x1024", "1536x1024", "1024x1536"];
+const BY_RULE = {
+  multipleOf: 16,
+  longestPx: 3840,
+  leastPixels: 655_360,
+  mostPixels: 8_294_400,
+  mostRatio: 3,
+};
+
+it("[DERIVE-8] a model is asked for the cheapest picture of which the file can be cut, then for the one that loses least", async () => {
+  const lines = [
+    { custom_id: "card", prompt: "a fox", file: "card.webp", pixels: "1200x630" },
+    { custom_id: "icon", prompt: "a fox", file: "icon.png", pixels: "64x64", also: ["icon@2x.png 128x128"] },
+    { custom_id: "tall", prompt: "a fox", file: "tall.jpg", pixels: "900x2000" },
+    { custom_id: "own", prompt: "a fox", file: "own.jpg", pixels: "600x300", aspect_ratio: "1:1" },
+  ];
+  for (const [sizes, wanted] of [
+    [LISTED, ["1536x1024", "1024x1024", "1024x1536", "1024x1024"]],
+    [BY_RULE, ["1200x640", "816x816", "912x2000", "1024x1024"]],
+  ] as const) {
+    const { asked, write, submit, read } = await project({ sizes });
+    write(lines);
+    const made = await submit();
+    expect([made.code, asked.map((body) => /"size":"(\w+)"/.exec(body)?.[1] ?? "1024x1024")]).toEqual([
+      0,
+      wanted,
+    ]);
+    expect(made.stderr.includes("p.jsonl:3: pixels: 900x2000 are more than m makes")).toBe(sizes === LISTED);
+    expect(await sharp(read("tall.jpg")).metadata()).toMatchObject({ width: 900, height: 2000 });
+  }
+});
+
+it("[DERIVE-8] a picture that still covers other pixels stays, and one that does not is made again with consent alone", async () => {
+  const { asked, write, submit, read, path } = await project({ sizes: LISTED });
+  const line = { custom_id: "card", prompt: "a fox", file: "card.webp", pixels: "1200x630" };
+  const other = { custom_id: "other", prompt: "a hen" };
+  write([line, other]);
+  expect((await submit()).code).toBe(0);
+  write([{ ...line, pixels: "100x100" }, other]);
+  expect((await submit("--json")).json()).toMatchObject({ paid_now: 0, derived_written: 1 });
+  expect(asked).toHaveLength(2);
+
+  write([{ ...line, pixels: "800x1500" }, other]);
+  const stale = await submit();
+  expect([stale.code, stale.stderr]).toEqual([6, expect.stringContaining("p.jsonl:1: card: changed")]);
+  expect(stale.stderr).toContain("to make only 1 image (about $0.10) and keep the others");
+  expect((await sharp(read("card.webp")).metadata()).width).toBe(100);
+  expect((await submit("--update")).code).toBe(0);
+  expect(asked).toHaveLength(3);
+  expect(await sharp(read("card.webp")).metadata()).toMatchObject({ width: 800, height: 1500 });
+  expect(existsSync(path("out/versions/card.png"))).toBe(true);
+  expect((await submit("--json")).json()).toMatchObject({ paid_now: 0, derived_written: 0 });
+  expect(asked).toHaveLength(3);
 });

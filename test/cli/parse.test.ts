@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import type { CommandSpec } from "../../src/cli/command.ts";
 import { loadCommands } from "../../src/cli/commands/registry.ts";
-import { pathOption } from "../../src/cli/options.ts";
+import { path, valuesOf } from "../../src/cli/options.ts";
 import { readCommandLine } from "../../src/cli/run-cli.ts";
 import { EXIT_CODES } from "../../src/contract/errors.ts";
 import { createCli } from "../support/cli.ts";
@@ -50,14 +50,48 @@ it("the help of each command and group has an example and its exit codes, and fi
     const text = helpOf([...path, "--help"]);
     if (path.length > 0)
       expect(text).toMatch(new RegExp(`\\nExamples:\\n {2}\\$ imgbatch ${path.join(" ")}`));
-    expect(text).toMatch(/\nExit codes:\n {4}0 {2}.*\n {4}1 {2}.*\n {4}2 {2}/);
-    expect(text).toContain("--verbose");
+    if (path.length > 0) expect(text).toMatch(/\nGlobal options: .*\nExit codes: 0 1 2[\d ]* \(.*\)\n$/);
     expect(text.split("\n").filter((line) => line.length > 80)).toEqual([]);
     expect(helpOf(["help", ...path])).toBe(text);
   }
   expect(helpOf(["admin", "help", "keys"])).toBe(helpOf(["admin", "keys", "--help"]));
   expect(() => helpOf(["help", "lst"])).toThrow("Did you mean list?");
   expect(() => helpOf(["help", "admin", "kyes"])).toThrow("Did you mean keys?");
+});
+
+it("the help has a page of every exit code, and one of the options of every command", async () => {
+  const cli = await createCli();
+  const codes = await cli.here(["help", "exit-codes"], { env: {} });
+  for (const { code, meaning } of Object.values(EXIT_CODES))
+    expect(codes.stdout).toMatch(new RegExp(`^ +${code} {2}${meaning.slice(0, 20)}`, "m"));
+  const { stdout } = await cli.here(["help", "global"], { env: {} });
+  for (const flag of ["--json", "--quiet", "--verbose", "--data <dir>", "--config <file>"])
+    expect(stdout).toContain(flag);
+  expect((await cli.here(["help", "exitcodes"])).stderr).toContain("Did you mean exit-codes?");
+});
+
+it("a long help begins with the options that most people need, and has the others below headings", () => {
+  for (const [name, first] of [
+    ["submit", "--upstream"],
+    ["generate", "--output"],
+  ]) {
+    const help = readCommandLine([name ?? "", "--help"], COMMANDS);
+    const text = help.kind === "text" ? help.text : "";
+    const headings = [
+      "Prompts",
+      "The picture",
+      "Money",
+      "Waiting",
+      "The directory",
+      "Reports",
+      "The service",
+    ];
+    expect(text.match(/^\w[\w ]*(?=:$)/gm)).toEqual(["Arguments", "Options", ...headings, "Examples"]);
+    const [, most = ""] = /^Options:\n([\s\S]*?)\n\n/m.exec(text) ?? [];
+    const flags = [...most.matchAll(/^ {2,6}(?:-\w, )?(--[\w-]+)/gm)].map(([, flag]) => flag);
+    expect(flags).toHaveLength(11);
+    expect([flags[0], flags.at(-1)]).toEqual([first, "--help"]);
+  }
 });
 
 it("[CLI-30] the help is also a JSON document, of the program and of each command", async () => {
@@ -177,5 +211,6 @@ it("models lists each id with its price, one a line", async () => {
 });
 
 it("a path that cannot be one is refused under the name that was typed", () => {
-  expect(() => pathOption({ readyFile: "-" }, "readyFile")).toThrow("--ready-file: name a file");
+  const table = { file: path({ flags: "--ready-file <file>", description: "" }) };
+  expect(() => valuesOf(table, { file: "-" }, 0)).toThrow("--ready-file: name a file");
 });

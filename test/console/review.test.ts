@@ -139,6 +139,31 @@ describe.skipIf(CHROMIUM === null)("the review of a run in Chromium", { timeout:
     expect((await ended).stderr).toMatch(/^next: imgbatch review pets-images$/m);
   });
 
+  it("[REV-21] what looks odd is a filter of its own, with the reason on the picture and beside it", async () => {
+    const cli = await createRun();
+    const dir = join(cli.cwd, "pets-images");
+    const results = await readFile(join(dir, "results.jsonl"), "utf8");
+    const owl = /"path":"images\/owl[^}]*"sha256":"(\w{64})"/.exec(results)?.[1];
+    const look = {
+      flat: true,
+      bars: null,
+      transparent: false,
+      dhash: "0".repeat(16),
+      colours: "A".repeat(256),
+    };
+    await writeFile(join(dir, "checks.jsonl"), `${JSON.stringify({ sha256: owl, rules: 1, look })}\n`);
+    const { page, child, ended } = await startReview(cli);
+    await large(page, "fox").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "looks odd 1" }).click();
+    expect(await page.locator(".tile-id").allInnerTexts()).toEqual(["owl"]);
+    await page.getByText("looks odd: one flat colour").first().waitFor();
+    await page.locator(".tile-open").first().press("Enter");
+    await large(page, "owl").getByText("looks odd: one flat colour").waitFor();
+    child.kill("SIGINT");
+    await ended;
+  });
+
   it("[REV-22] a picture that was made again meanwhile is undecided, and nothing is decided on the one that was shown", async () => {
     const cli = await createRun();
     const { page, child, ended } = await startReview(cli);

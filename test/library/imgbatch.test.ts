@@ -96,7 +96,7 @@ describe("the package as a library", () => {
     // A call of `generate` makes one image.
     const isForOne = (description: string) =>
       !/^(with --file: |make all images of a prompt file)/.test(description);
-    const options = (spec?.options ?? []).filter(({ description }) => isForOne(description));
+    const options = Object.values(spec?.options ?? {}).filter(({ description }) => isForOne(description));
     expect(named.sort()).toEqual(
       [...new Set(options.map(({ flags }) => new Option(flags).attributeName()))].sort(),
     );

@@ -82,6 +82,7 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
   { target: /^imaging\/(decoding|thumbnail)\.ts$/, from: /^cli\/(output\/reports|mcp\/previews)\.ts$/ },
   { target: /^imaging\/thumbnail\.ts$/, from: /^cli\/dashboard-source\.ts$/ },
   { target: /^imaging\/derive\.ts$/, from: /^runs\/derived-files\.ts$/ },
+  { target: /^imaging\/(decoding|look)\.ts$/, from: /^runs\/checks\.ts$/ },
   // The page of the console, and the rule of its hosts, for a run without a service.
   { target: /^server\/(console\/page|http\/host)\.ts$/, from: /^cli\/review-page\.ts$/ },
   { target: /^server\/openapi\/document\.ts$/, from: /^cli\/commands\/schema\.ts$/ },

@@ -103,7 +103,7 @@ it("[RELEASE-1] the container serves as another user than root, and knows when i
   const [program] = wordsOf("ENTRYPOINT");
   expect(program).toBe("imgbatch");
   const command = readCommandLine(wordsOf("CMD"), await loadCommands());
-  expect(command).toMatchObject({ path: "serve", options: { host: "0.0.0.0", ui: false, grace: "30s" } });
+  expect(command).toMatchObject({ path: "serve", options: { host: "0.0.0.0", noUi: true, graceMs: "30s" } });
   const [node, flag, script] = wordsOf("HEALTHCHECK");
   const { url } = await startTestService();
   const health = (base: string) =>

@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { sha256Hex } from "../../src/kernel/ids.ts";
-import { addDecisions, REVIEW_FILE, readReview } from "../../src/runs/review.ts";
+import { REVIEW_FILE } from "../../src/runs/directory/names.ts";
+import { addDecisions, readReview } from "../../src/runs/review.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 import { tempDir } from "../support/temp-dir.ts";
 

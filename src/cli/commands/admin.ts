@@ -1,3 +1,5 @@
+// The table of `imgbatch admin`, and under it each of its commands: all of them open the same data directory and print its rows.
+
 import { resolve } from "node:path";
 import { loadConfig } from "../../config/load.ts";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
@@ -19,17 +21,15 @@ import {
 } from "../../service/admin.ts";
 import { backupStorage } from "../../service/storage/backup.ts";
 import { moveStorage } from "../../service/storage/open-storage.ts";
-import type { CommandContext, CommandDetails, CommandResult, CommandSpec } from "../command.ts";
-import { configChoice, storageOf } from "../connect/service-config.ts";
 import {
-  choiceOption,
-  flagOption,
-  instantOption,
-  type OptionSpec,
-  positiveDurationOption,
-  textOption,
-  timeSpan,
-} from "../options.ts";
+  type CommandContext,
+  type CommandDetails,
+  type CommandResult,
+  type CommandSpec,
+  defineCommand,
+} from "../command.ts";
+import { configChoice, storageOf } from "../connect/service-config.ts";
+import * as option from "../options.ts";
 import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { resolveTarget } from "../targets.ts";
@@ -46,6 +46,14 @@ import { storageOptions } from "./shared-options.ts";
 const keyId = { name: "<id>", description: "the id of a key, as `imgbatch admin keys list` shows it" };
 const accountName = { name: "<name>", description: "the name of the account" };
 
+const newAccountOptions = {
+  balance: option.text({
+    flags: "--balance <usd>",
+    description: "the opening balance, such as 25.50",
+    default: "0",
+  }),
+};
+
 const accounts: CommandSpec = {
   name: "accounts",
   summary: "manage the accounts that pay for images",
@@ -55,11 +63,11 @@ const accounts: CommandSpec = {
       name: "create",
       summary: "open an account; creates the data directory if it is missing",
       arguments: [accountName],
-      options: [
-        { flags: "--balance <usd>", description: "the opening balance, such as 25.50", default: "0" },
-      ],
-      examples: ["imgbatch admin accounts create team --balance 50"],
-      run: createAccount,
+      ...defineCommand({
+        options: newAccountOptions,
+        examples: ["imgbatch admin accounts create team --balance 50"],
+        run: createAccount,
+      }),
     },
     {
       name: "list",
@@ -77,6 +85,24 @@ const accounts: CommandSpec = {
   ],
 };
 
+const newKeyOptions = {
+  name: option.text({ flags: "--name <name>", description: "a name for the key", default: "unnamed" }),
+  account: option.text({
+    flags: "--account <name>",
+    description: "the account that the key spends from",
+    default: "default",
+  }),
+  group: option.text({
+    flags: "--group <name>",
+    description: "a group of the configuration",
+    default: "default",
+  }),
+  expires: option.text({
+    flags: "--expires <date>",
+    description: "YYYY-MM-DD for the end of that day (UTC), or a time such as 2030-01-31T18:00:00Z",
+  }),
+};
+
 const keys: CommandSpec = {
   name: "keys",
   summary: "manage API keys",
@@ -85,21 +111,11 @@ const keys: CommandSpec = {
     {
       name: "create",
       summary: "create a key and print it, only this once; creates the data directory if it is missing",
-      options: [
-        { flags: "--name <name>", description: "a name for the key", default: "unnamed" },
-        {
-          flags: "--account <name>",
-          description: "the account that the key spends from",
-          default: "default",
-        },
-        { flags: "--group <name>", description: "a group of the configuration", default: "default" },
-        {
-          flags: "--expires <date>",
-          description: "YYYY-MM-DD for the end of that day (UTC), or a time such as 2030-01-31T18:00:00Z",
-        },
-      ],
-      examples: ["imgbatch admin keys create --name ci --account team --expires 2030-12-31"],
-      run: createKey,
+      ...defineCommand({
+        options: newKeyOptions,
+        examples: ["imgbatch admin keys create --name ci --account team --expires 2030-12-31"],
+        run: createKey,
+      }),
     },
     {
       name: "list",
@@ -127,9 +143,11 @@ const keys: CommandSpec = {
 const accountCommands = [accounts, keys];
 
 /** `imgbatch admin accounts create`: opens an account. The data directory may be new. */
-async function createAccount(context: CommandContext): Promise<CommandResult> {
+async function createAccount(
+  context: CommandContext<option.Values<typeof newAccountOptions>>,
+): Promise<CommandResult> {
   const name = readName("<name>", context.arguments[0] ?? "");
-  const balanceMicroUsd = readUsd("--balance", textOption(context.options, "balance") ?? "0", 0);
+  const balanceMicroUsd = readUsd("--balance", context.options.balance ?? "0", 0);
   return withAdmin(context, { mayCreate: true }, async (admin) => {
     const account = await admin.createAccount({ name, balanceMicroUsd });
     if (!account) throw wrongArgument("<name>", name, "an account has this name already; write another");
@@ -219,15 +237,17 @@ function accountLines(accounts: readonly Account[]): string[] {
  * `imgbatch admin keys create`: creates a key and shows it, only this once. For the default account, the data directory
  * may be new.
  */
-async function createKey(context: CommandContext): Promise<CommandResult> {
+async function createKey(
+  context: CommandContext<option.Values<typeof newKeyOptions>>,
+): Promise<CommandResult> {
   const { options, global, clock, output } = context;
   const config = loadConfig(configChoice(context));
-  const accountName = textOption(options, "account") ?? DEFAULT_ACCOUNT;
+  const { account: accountName = DEFAULT_ACCOUNT } = options;
   const facts = {
-    name: readName("--name", textOption(options, "name") ?? "unnamed"),
+    name: readName("--name", options.name ?? "unnamed"),
     accountName,
-    group: readGroup(textOption(options, "group") ?? "default", config),
-    expiresAtMs: readExpiry(textOption(options, "expires"), clock.nowMs()),
+    group: readGroup(options.group ?? "default", config),
+    expiresAtMs: readExpiry(options.expires, clock.nowMs()),
     isPlayMoney: isProceduralOnly(config),
   };
   return withAdmin(context, { mayCreate: accountName === DEFAULT_ACCOUNT }, async (admin) => {
@@ -247,7 +267,7 @@ function readGroup(name: string, { groups }: Config): string {
 
 function readExpiry(text: string | undefined, nowMs: number): number | null {
   if (text === undefined) return null;
-  const ms = timeSpan(text)?.endMs ?? null;
+  const ms = option.timeSpan(text)?.endMs ?? null;
   const shape = "write a day such as 2030-01-31 (to its end, UTC) or a time such as 2030-01-31T18:00:00Z";
   if (ms === null) throw wrongArgument("--expires", text, shape);
   if (ms <= nowMs)
@@ -311,17 +331,49 @@ function keyLines(keys: readonly Key[]): string[] {
   return tableLines(KEY_COLUMNS, keys);
 }
 
-const accountOption: OptionSpec = {
-  flags: "--account <name>",
-  description: "only the movements of this account",
+const ledgerOptions = {
+  account: option.text({ flags: "--account <name>", description: "only the movements of this account" }),
+  batch: option.text({
+    flags: "--batch <id|dir>",
+    description: "only the movements of this batch, or of the batches of a run",
+  }),
 };
-/** The groups of `admin usage`. */
-const USAGE_GROUPS = ["day", "model", "provider"] as const;
+
+const usageOptions = {
+  by: option.choice({
+    flags: "--by <group>",
+    description: "day (UTC), model or provider",
+    default: "day",
+    choices: ["day", "model", "provider"],
+  }),
+  from: option.instant({
+    flags: "--from <time>",
+    description: "a day (UTC), a time such as 2030-01-31T18:00:00Z, or how long ago such as 24h",
+  }),
+  to: option.instant({ flags: "--to <time>", description: "the same; a day counts to its end" }),
+};
+
+const checkOptions = {
+  repair: option.flag({
+    flags: "--repair",
+    description:
+      "first correct the counts of batches, and remove files that no row names and that are older than an hour",
+  }),
+};
+
+const pruneOptions = {
+  olderMs: option.positiveDuration({
+    flags: "--older <duration>",
+    description: "only of batches that ended this long ago",
+    default: "30d",
+  }),
+  dryRun: option.flag({ flags: "--dry-run", description: "only say what would be deleted" }),
+};
 
 /** Lets every command below name a shared database and a bucket in place of the data directory. */
 function withStorage<Spec extends CommandDetails>(spec: Spec): Spec {
   if (spec.commands) return { ...spec, commands: spec.commands.map((each) => withStorage(each)) };
-  return { ...spec, options: [...(spec.options ?? []), ...storageOptions] };
+  return { ...spec, options: { ...spec.options, ...storageOptions } };
 }
 
 /** `imgbatch admin`: the commands that work on a data directory directly. A service may run on it meanwhile. */
@@ -336,71 +388,48 @@ export const command: CommandDetails = withStorage({
     {
       name: "ledger",
       summary: "list every movement of money, oldest first, with the balance after it",
-      options: [
-        accountOption,
-        {
-          flags: "--batch <id|dir>",
-          description: "only the movements of this batch, or of the batches of a run",
-        },
-      ],
-      examples: ["imgbatch admin ledger --batch prompts-images"],
-      run: ledger,
+      ...defineCommand({
+        options: ledgerOptions,
+        examples: ["imgbatch admin ledger --batch prompts-images"],
+        run: ledger,
+      }),
     },
     {
       name: "usage",
       summary: "sum up what providers were asked, what callers were billed, and what upstreams report",
-      options: [
-        {
-          flags: "--by <group>",
-          description: "day (UTC), model or provider",
-          default: "day",
-          choices: USAGE_GROUPS,
-        },
-        {
-          flags: "--from <time>",
-          description: "a day (UTC), a time such as 2030-01-31T18:00:00Z, or how long ago such as 24h",
-        },
-        { flags: "--to <time>", description: "the same; a day counts to its end" },
-      ],
-      examples: [
-        "imgbatch admin usage --from 7d",
-        "imgbatch admin usage --by provider --from 2030-01-01 --to 2030-01-31",
-      ],
-      notes: [
-        "Usage is summed in steps of 5 minutes: --from and --to take in the whole of a step.",
-        "`billed` is the price that callers agreed to. `upstream cost` is the bill of the upstream: the dollars that it reports, else its tokens at the vendor's rates. `not reported` is the list price of the images for which neither is known.",
-      ],
-      run: usage,
+      ...defineCommand({
+        options: usageOptions,
+        examples: [
+          "imgbatch admin usage --from 7d",
+          "imgbatch admin usage --by provider --from 2030-01-01 --to 2030-01-31",
+        ],
+        notes: [
+          "Usage is summed in steps of 5 minutes: --from and --to take in the whole of a step.",
+          "`billed` is the price that callers agreed to. `upstream cost` is the bill of the upstream: the dollars that it reports, else its tokens at the vendor's rates. `not reported` is the list price of the images for which neither is known.",
+        ],
+        run: usage,
+      }),
     },
     {
       name: "check",
       summary: "verify that money, batches and files agree",
-      options: [
-        {
-          flags: "--repair",
-          description:
-            "first correct the counts of batches, and remove files that no row names and that are older than an hour",
-        },
-      ],
-      examples: ["imgbatch admin check --data ./data", "imgbatch admin check --repair"],
-      exits: ["someFailed"],
-      run: check,
+      ...defineCommand({
+        options: checkOptions,
+        examples: ["imgbatch admin check --data ./data", "imgbatch admin check --repair"],
+        exits: ["someFailed"],
+        run: check,
+      }),
     },
     {
       name: "prune",
       summary:
         "delete the images of batches that ended a while ago; records, and what runs have downloaded, stay",
-      options: [
-        {
-          flags: "--older <duration>",
-          description: "only of batches that ended this long ago",
-          default: "30d",
-        },
-        { flags: "--dry-run", description: "only say what would be deleted" },
-      ],
-      examples: ["imgbatch admin prune --dry-run", "imgbatch admin prune --older 14d"],
-      exits: ["someFailed"],
-      run: pruneImages,
+      ...defineCommand({
+        options: pruneOptions,
+        examples: ["imgbatch admin prune --dry-run", "imgbatch admin prune --older 14d"],
+        exits: ["someFailed"],
+        run: pruneImages,
+      }),
     },
     {
       name: "backup",
@@ -433,10 +462,9 @@ export const command: CommandDetails = withStorage({
 });
 
 /** `imgbatch admin ledger`: every movement of money, oldest first. */
-function ledger(context: CommandContext): Promise<CommandResult> {
+function ledger(context: CommandContext<option.Values<typeof ledgerOptions>>): Promise<CommandResult> {
+  const { account: accountName, batch } = context.options;
   return withAdmin(context, { mayCreate: false }, async (admin) => {
-    const accountName = textOption(context.options, "account");
-    const batch = textOption(context.options, "batch");
     const accountId =
       accountName === undefined ? undefined : await accountIdOf(admin, accountName, context.global);
     const batchIds = batch === undefined ? undefined : await batchIdsOf(admin, batch, context.cwd);
@@ -501,11 +529,10 @@ const LEDGER_COLUMNS: readonly Column<LedgerLine>[] = [
 ];
 
 /** `imgbatch admin usage`: what providers were asked and what it cost, in groups. */
-function usage(context: CommandContext): Promise<CommandResult> {
+function usage(context: CommandContext<option.Values<typeof usageOptions>>): Promise<CommandResult> {
+  const { by = "day" } = context.options;
+  const [from, to] = [context.options.from, context.options.to].map((text) => option.timeSpan(text ?? ""));
   return withAdmin(context, { mayCreate: false }, async (admin) => {
-    const by = choiceOption(context.options, "by", USAGE_GROUPS) ?? "day";
-    const from = readMoment(context, "from");
-    const to = readMoment(context, "to");
     const { providers } = loadConfig(configChoice(context));
     const drawings = new Set(providers.flatMap(({ name, type }) => (type === "procedural" ? [name] : [])));
     const lines = await admin.usage({ by, fromMs: from?.firstMs, beforeMs: to?.endMs, drawings });
@@ -515,12 +542,6 @@ function usage(context: CommandContext): Promise<CommandResult> {
       lines: tableLines([key, ...USAGE_COLUMNS], lines),
     };
   });
-}
-
-/** Reads the time of an option: a whole day, or one moment. */
-function readMoment({ options, clock }: CommandContext, name: "from" | "to") {
-  const text = instantOption(options, name, clock.nowMs());
-  return text === undefined ? null : timeSpan(text);
 }
 
 function usageView(by: string, line: UsageLine): object {
@@ -570,7 +591,7 @@ const USAGE_COLUMNS: readonly Column<UsageLine>[] = [
 ];
 
 /** `imgbatch admin check`: verifies every invariant of a data directory. A service may run on it meanwhile. */
-function check(context: CommandContext): Promise<CommandResult> {
+function check(context: CommandContext<option.Values<typeof checkOptions>>): Promise<CommandResult> {
   return withAdmin(context, { mayCreate: false, readsImages: true }, async (admin, directory) => {
     const { clock, output } = context;
     const sinceMs = clock.nowMs();
@@ -612,10 +633,9 @@ function check(context: CommandContext): Promise<CommandResult> {
 const PRUNED_AFTER_MS = 30 * 86_400_000;
 
 /** `imgbatch admin prune`: frees the disk of images that are old. A service may run on it meanwhile. */
-function pruneImages(context: CommandContext): Promise<CommandResult> {
-  const { options, output } = context;
-  const olderMs = positiveDurationOption(options, "older") ?? PRUNED_AFTER_MS;
-  const isDryRun = flagOption(options, "dryRun");
+function pruneImages(context: CommandContext<option.Values<typeof pruneOptions>>): Promise<CommandResult> {
+  const { output } = context;
+  const { olderMs = PRUNED_AFTER_MS, dryRun: isDryRun } = context.options;
   return withAdmin(context, { mayCreate: false, readsImages: true }, async (admin, directory) => {
     const { batches, images, bytes, failures } = await admin.prune({ olderMs, isDryRun });
     for (const { batchId, error } of failures)

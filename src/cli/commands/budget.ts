@@ -1,39 +1,41 @@
 import { formatUsd, microsToNumber, parseUsd } from "../../kernel/money.ts";
 import type { Budget, MonthSpent } from "../../service/admin.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { textOption } from "../options.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
+import * as option from "../options.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { withAdmin, wrongArgument } from "./admin-data.ts";
 import { storageOptions } from "./shared-options.ts";
 
-export const command: CommandDetails = {
+const options = {
+  upstream: option.text({
+    flags: "--upstream <name>",
+    description: "only what this provider makes; default: all of them together",
+  }),
+  ...storageOptions,
+};
+
+export const command = defineCommand({
   arguments: [
     {
       name: "[amount]",
       description: "US dollars a day or a month of UTC, such as 20/month; none removes it",
     },
   ],
-  options: [
-    {
-      flags: "--upstream <name>",
-      description: "only what this provider makes; default: all of them together",
-    },
-    ...storageOptions,
-  ],
+  options,
   examples: ["imgbatch budget 20/month", "imgbatch budget 5/day --upstream google", "imgbatch budget"],
   notes: [
     "Holds and captures of every command, of agents and of services on the data directory count. A command that would exceed a budget ends with exit 8 before anything is sent. Drawings and free upstreams cost nothing. `limits.budget` of a service's configuration is a budget of each account.",
   ],
   run,
-};
+});
 
 /** The month that runs, and those before it. */
 const MONTHS = 3;
 
 /** `imgbatch budget`: sets a budget, or shows how all of them stand. */
-function run(context: CommandContext): Promise<CommandResult> {
+function run(context: CommandContext<option.Values<typeof options>>): Promise<CommandResult> {
   const [amount] = context.arguments;
-  const name = textOption(context.options, "upstream");
+  const { upstream: name } = context.options;
   const budget = amount === undefined ? undefined : readBudget(amount);
   return withAdmin(context, { mayCreate: budget != null }, async (admin) => {
     if (budget !== undefined) await admin.setBudget(name ?? null, budget);

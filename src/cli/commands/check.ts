@@ -17,26 +17,29 @@ import {
 } from "../../runs/lock.ts";
 import { STDIN } from "../../runs/plan/prompt-files.ts";
 import { type CheckedPicture, priceText, writeCheckReports } from "../../runs/reports/write-reports.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { checkedPicture, lockedWords, readLocked } from "../locks.ts";
-import { pathOption } from "../options.ts";
+import * as option from "../options.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { readReportPaths, requireReportPaths } from "../output/reports.ts";
+import { reportOptions } from "./shared-options.ts";
 
-export const command: CommandDetails = {
+const options = {
+  root: option.path({
+    flags: "--root <dir>",
+    description: "the files may lie anywhere below this directory",
+    default: "that of the lock file",
+  }),
+  junit: { ...reportOptions.junit, description: "write JUnit XML with a test case for each prompt" },
+  markdown: {
+    ...reportOptions.markdown,
+    description: "write a Markdown summary of what is not right, with what it costs",
+  },
+};
+
+export const command = defineCommand({
   arguments: [{ name: "<file...>", description: "prompt files that have lock files beside them" }],
-  options: [
-    {
-      flags: "--root <dir>",
-      description: "the files may lie anywhere below this directory",
-      default: "that of the lock file",
-    },
-    { flags: "--junit <file>", description: "write JUnit XML with a test case for each prompt" },
-    {
-      flags: "--markdown <file>",
-      description: "write a Markdown summary of what is not right, with what it costs",
-    },
-  ],
+  options,
   examples: [
     "imgbatch check prompts.jsonl",
     "imgbatch check prompts.jsonl icons.csv --json",
@@ -48,7 +51,7 @@ export const command: CommandDetails = {
   ],
   exits: ["someFailed", "conflict", "saving"],
   run,
-};
+});
 
 /** A prompt file with its lock file, compared. */
 interface CheckedFile {
@@ -58,13 +61,13 @@ interface CheckedFile {
 }
 
 /** `imgbatch check`: proves that the pictures in a repository are those of their prompts, and says what is not right and its price. */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: CommandContext<option.Values<typeof options>>): Promise<CommandResult> {
   const { arguments: files, options, cwd, clock, signal, output } = context;
   if (files.includes(STDIN))
     throw new ImgbatchError("USAGE", "Standard input has no lock file: name a prompt file.");
   await requireReportPaths(options, cwd);
   requireOwnStems(files);
-  const typed = pathOption(options, "root");
+  const { root: typed } = options;
   const root = typed === undefined ? undefined : resolve(cwd, typed);
   const checked: CheckedFile[] = [];
   for (const file of new Set(files)) {

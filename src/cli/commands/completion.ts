@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { CommandDetails, CommandSpec } from "../command.ts";
-import { GLOBAL_OPTIONS, JSON_OPTION, type OptionSpec } from "../options.ts";
+import { globalTable, namesIn, type OptionSpec } from "../options.ts";
 
 const SHELLS = { bash: bashCompletion, zsh: zshCompletion, fish: fishCompletion };
 
@@ -14,7 +14,7 @@ export function completionOf(loadAll: () => Promise<readonly CommandSpec[]>): Co
       if (!Object.hasOwn(SHELLS, name))
         throw new ImgbatchError("USAGE", `${JSON.stringify(name)}: use ${Object.keys(SHELLS).join(", ")}.`);
       const write = SHELLS[name as keyof typeof SHELLS];
-      const text = write(completedCommands(await loadAll(), GLOBAL_OPTIONS, JSON_OPTION));
+      const text = write(completedCommands(await loadAll()));
       return { json: null, lines: text.trimEnd().split("\n") };
     },
   };
@@ -42,17 +42,13 @@ interface CompletedCommand {
 }
 
 /** Every command of a table with the words that can follow it. The program itself comes first. */
-function completedCommands(
-  table: readonly CommandSpec[],
-  globals: readonly OptionSpec[],
-  jsonOption: OptionSpec,
-): CompletedCommand[] {
+function completedCommands(table: readonly CommandSpec[]): CompletedCommand[] {
   const help: OptionSpec = { flags: "-h, --help", description: "show help" };
   const version: OptionSpec = { flags: "-V, --version", description: "print the version" };
   const visit = (spec: CommandSpec, above: readonly string[]): CompletedCommand[] => {
-    const { name, summary, options = [], arguments: [argument] = [], commands = [], json, run } = spec;
+    const { name, summary, options = {}, arguments: [argument] = [], commands = [], run } = spec;
     const path = [...above, name];
-    const own = run === undefined ? [] : [...options, ...(json === false ? [] : [jsonOption]), ...globals];
+    const own = run === undefined ? [] : [...Object.values(options), ...Object.values(globalTable(spec))];
     const here: CompletedCommand = {
       path,
       summary,
@@ -66,7 +62,7 @@ function completedCommands(
     path: [],
     summary: "",
     commands: table.map(namesOf),
-    options: [jsonOption, ...globals, help, version].map(toOption),
+    options: [...Object.values(globalTable()), help, version].map(toOption),
     argument: null,
   };
   return [program, ...table.flatMap((spec) => visit(spec, []))];
@@ -77,7 +73,7 @@ function namesOf({ name, summary }: CommandSpec): { name: string; summary: strin
 }
 
 function toOption({ flags, description, suggestions, choices = suggestions }: OptionSpec): CompletedOption {
-  const names = [...flags.matchAll(/(?<![\w<[-])--?[\w-]+/g)].map(([name]) => name);
+  const names = namesIn({ flags });
   const [placeholder] = /[<[][^>\]]+[>\]]$/.exec(flags) ?? [];
   const value = placeholder === undefined ? null : kindOf(placeholder, choices);
   return { names, description, value };

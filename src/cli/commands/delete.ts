@@ -1,27 +1,31 @@
 import { deleteOutputs, deleteRecord } from "../../client/batches.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { withService } from "../connect/connect.ts";
-import { flagOption } from "../options.ts";
+import * as option from "../options.ts";
 import { forEachBatch, ownIds, rememberedUpstream, resolveTarget, withUnknown } from "../targets.ts";
 import { asking, target } from "./shared-options.ts";
 
-export const command: CommandDetails = {
+const options = {
+  outputs: option.flag({ flags: "--outputs", description: "delete the image files; the record stays" }),
+  record: option.flag({
+    flags: "--record",
+    description: "delete the entry in your list; with --outputs, both",
+  }),
+};
+
+export const command = defineCommand({
   arguments: [target],
-  options: [
-    { flags: "--outputs", description: "delete the image files; the record stays" },
-    { flags: "--record", description: "delete the entry in your list; with --outputs, both" },
-  ],
+  options,
   examples: ["imgbatch delete prompts-images --outputs"],
   exits: asking,
   run,
-};
+});
 
 /** `imgbatch delete`: deletes the images of ended batches, their records, or both, from the service. */
-async function run(context: CommandContext): Promise<CommandResult> {
-  const { options, output, signal } = context;
-  const outputs = flagOption(options, "outputs");
-  const record = flagOption(options, "record");
+async function run(context: CommandContext<option.Values<typeof options>>): Promise<CommandResult> {
+  const { output, signal } = context;
+  const { outputs, record } = context.options;
   if (!outputs && !record) {
     const message =
       "Say what to delete: --outputs (the image files), --record (the entry in your list), or both.";

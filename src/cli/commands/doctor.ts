@@ -34,14 +34,14 @@ import type {
   Trouble,
 } from "../../service/provider-status.ts";
 import type { OpenStorage } from "../../service/storage/open-storage.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { httpTo, upstreamElsewhere } from "../connect/connect.ts";
 import type { ReachableService } from "../connect/connection.ts";
 import { providersInWords } from "../connect/embedded.ts";
 import { findRunning } from "../connect/running-service.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
 import { modelTroubles } from "../model-check.ts";
-import { flagOption, textOption } from "../options.ts";
+import * as option from "../options.ts";
 import { moduleAdvice } from "../output/finish.ts";
 import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import { problemsOf } from "./ready.ts";
@@ -457,22 +457,28 @@ function adviceAgainst(trouble: Trouble | null, entry: ProviderEntry, address: s
   }
 }
 
-export const command: CommandDetails = {
-  options: [
-    ...storageOptions,
-    upstreamOption,
-    { flags: "--agree", description: "agree to imgbatch.config.json of this directory as it is now" },
-  ],
+const options = {
+  ...storageOptions,
+  upstream: upstreamOption,
+  agree: option.flag({
+    flags: "--agree",
+    description: "agree to imgbatch.config.json of this directory as it is now",
+  }),
+};
+type Context = CommandContext<option.Values<typeof options>>;
+
+export const command = defineCommand({
+  options,
   examples: ["imgbatch doctor", "imgbatch doctor --upstream google", "imgbatch doctor --json"],
   notes: [
     "A stranger may have written imgbatch.config.json of a directory: before a command uses it, you have to read it and to agree once. A changed file asks again. Presets, the names and concurrency of providers, and limits below the defaults need no consent; a file that --config names needs none either.",
   ],
   exits: ["auth", "money", "conflict", "temporary", "saving"],
   run,
-};
+});
 
 /** `imgbatch doctor`: checks everything that a run needs, and advises how to solve each problem. */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: Context): Promise<CommandResult> {
   const findings = await examine(context);
   const exitCode = worstExitCode(findings);
   const bad = findings.filter(({ state }) => state === "fail").length;
@@ -480,10 +486,10 @@ async function run(context: CommandContext): Promise<CommandResult> {
   return { exitCode, json: { findings: findings.map(toJson) }, lines: findings.flatMap(linesOf) };
 }
 
-async function examine(context: CommandContext): Promise<Finding[]> {
+async function examine(context: Context): Promise<Finding[]> {
   const { global, options, cwd } = context;
   const environment = readEnvironment();
-  const upstream = textOption(options, "upstream") ?? null;
+  const { upstream = null } = options;
   const { config, finding } = await checkConfig(context);
   const named = global.baseUrl ?? environment.baseUrl ?? config?.baseUrl ?? null;
   const isEmbedded = named === null;
@@ -532,9 +538,9 @@ async function checkNamed(context: CommandContext): Promise<Finding[]> {
 }
 
 /** Reads the configuration, and with `--agree` stores the user's consent to its file. Without consent there is none. */
-async function checkConfig(context: CommandContext): Promise<{ config: Config | null; finding: Finding }> {
+async function checkConfig(context: Context): Promise<{ config: Config | null; finding: Finding }> {
   try {
-    const agrees = flagOption(context.options, "agree");
+    const { agree: agrees } = context.options;
     const choice = configChoice(context);
     const { config } = readConfig(choice);
     // The consent is also to recording.

@@ -19,11 +19,11 @@ import {
 } from "../../runs/directory/run-files.ts";
 import { readRunState, standsFor } from "../../runs/directory/run-state.ts";
 import { saveZip, zipName } from "../../runs/fetch/zip.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
 import { describeFinished } from "../finish-run.ts";
-import { flagOption, pathOption, type TypedOptions, textOption, wholeOption } from "../options.ts";
+import * as option from "../options.ts";
 import { notEnded } from "../output/batches.ts";
 import { nextCommand } from "../output/next-step.ts";
 import {
@@ -36,41 +36,49 @@ import {
 } from "../targets.ts";
 import { reportOptions, target, waiting } from "./shared-options.ts";
 
-export const command: CommandDetails = {
+const MOST_IMAGES = 1_000_000;
+
+const options = {
+  output: option.path({
+    flags: "-o, --output <path>",
+    description: "the directory for the images; with --zip or --item, the file",
+    default: "the directory of the run; for an id, one of that name",
+  }),
+  zip: option.flag({ flags: "--zip", description: "download the ZIP without unpacking it" }),
+  item: option.text({ flags: "--item <id>", description: "download the image of this item only" }),
+  index: option.whole({
+    flags: "--index <n>",
+    description: "with --item: which of its images, counted from 0",
+    default: "0",
+    min: 0,
+    max: MOST_IMAGES,
+  }),
+  force: option.flag({
+    flags: "--force",
+    description: "with --zip or --item: replace an existing file with other content",
+  }),
+  ...reportOptions,
+};
+type Options = option.Values<typeof options>;
+
+export const command = defineCommand({
   arguments: [target],
-  options: [
-    {
-      flags: "-o, --output <path>",
-      description: "the directory for the images; with --zip or --item, the file",
-      default: "the directory of the run; for an id, one of that name",
-    },
-    { flags: "--zip", description: "download the ZIP without unpacking it" },
-    { flags: "--item <id>", description: "download the image of this item only" },
-    { flags: "--index <n>", description: "with --item: which of its images, counted from 0", default: "0" },
-    { flags: "--force", description: "with --zip or --item: replace an existing file with other content" },
-    ...reportOptions,
-  ],
+  options,
   examples: ["imgbatch download out", "imgbatch download imgbatch_… --item cat --output cat.png"],
   exits: [...waiting.filter((name) => name !== "timeout"), "saving"],
   resumes: true,
   run,
-};
-
-const MOST_IMAGES = 1_000_000;
+});
 
 /** `imgbatch download`: saves the images of ended batches as a directory or a ZIP, or one image. Never waits. */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: CommandContext<Options>): Promise<CommandResult> {
   const { options, cwd, signal } = context;
   const argument = context.arguments[0] ?? "";
-  const output = pathOption(options, "output");
-  const item = textOption(options, "item");
-  const index = wholeOption(options, "index", { min: 0, max: MOST_IMAGES });
-  const wantsZip = flagOption(options, "zip");
+  const { output, item, index, zip: wantsZip, force: mayReplace } = options;
   if (item !== undefined && wantsZip) throw new ImgbatchError("USAGE", "--item and --zip: use one of them.");
   if (item === undefined && index !== undefined)
     throw new ImgbatchError("USAGE", "--index works only with --item.");
 
-  const mayReplace = flagOption(options, "force");
   const isOneFile = item !== undefined || wantsZip;
   if (isOneFile) refuseReports(options);
   else if (mayReplace)
@@ -124,16 +132,12 @@ async function downloadDirectory(
 }
 
 /** Throws `USAGE` for report options: reports describe a whole directory. */
-function refuseReports(options: TypedOptions): void {
-  for (const name of ["junit", "markdown", "gallery", "open"])
-    if (options[name] !== undefined)
-      throw new ImgbatchError(
-        "USAGE",
-        `--${name} works only for a whole directory, not with --item or --zip.`,
-        {
-          param: `--${name}`,
-        },
-      );
+function refuseReports(options: Options): void {
+  const reports = ["junit", "markdown", "gallery", "noGallery", "open"] as const;
+  const param = option.firstTyped(command.options, options, reports);
+  if (param === undefined) return;
+  const message = `${param} works only for a whole directory, not with --item or --zip.`;
+  throw new ImgbatchError("USAGE", message, { param });
 }
 
 function requireEnded(batches: readonly Batch[]): void {

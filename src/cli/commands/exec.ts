@@ -14,52 +14,51 @@ import { endDescendants, MARK, signalAll, startGuard } from "../../processes/gua
 import { startFailure } from "../../processes/programs.ts";
 import { createLog, LOG_LEVELS } from "../../service/pino-log.ts";
 import { type LocalService, startService } from "../../service/start-service.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { makeEphemeralDirectory, serviceConfig } from "../connect/service-config.ts";
-import { choiceOption, durationOption, flagOption, textOption, usdOption, wholeOption } from "../options.ts";
+import * as option from "../options.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { paidRequestsNote } from "../terminal.ts";
-import { upstreamOption, vendorOption } from "./shared-options.ts";
+import {
+  addressOptions,
+  logLevelOption,
+  simulateOption,
+  upstreamOption,
+  vendorOption,
+} from "./shared-options.ts";
 
-export const command: CommandDetails = {
+const options = {
+  ...addressOptions,
+  port: { ...addressOptions.port, description: "the port to listen on", default: "a free one" },
+  upstream: upstreamOption,
+  vendor: vendorOption,
+  replay: option.text({
+    flags: "--replay <dir>",
+    description: "answer requests that were recorded there before, free of charge, without upstream and key",
+    default: "replay of the configuration",
+  }),
+  record: option.flag({
+    flags: "--record",
+    description:
+      "with --replay: ask the upstream for what is missing there, and keep its images and refusals",
+  }),
+  maxCostMicroUsd: option.usd({
+    flags: "--max-cost <usd>",
+    description: "with a paid upstream: all that the command may spend",
+    default: "0",
+  }),
+  simulate: simulateOption,
+  graceMs: option.duration({
+    flags: "--grace <time>",
+    description: "how long running items may take after the command has ended",
+    default: "0s",
+  }),
+  logLevel: logLevelOption(LOG_LEVELS, "warn"),
+};
+
+export const command = defineCommand({
   arguments: [{ name: "<command...>", description: "the command and its arguments, after --" }],
-  options: [
-    { flags: "--port <n>", description: "the port to listen on", default: "a free one" },
-    { flags: "--host <address>", description: "the address to listen on", default: "127.0.0.1" },
-    upstreamOption,
-    vendorOption,
-    {
-      flags: "--replay <dir>",
-      description:
-        "answer requests that were recorded there before, free of charge, without upstream and key",
-      default: "replay of the configuration",
-    },
-    {
-      flags: "--record",
-      description:
-        "with --replay: ask the upstream for what is missing there, and keep its images and refusals",
-    },
-    {
-      flags: "--max-cost <usd>",
-      description: "with a paid upstream: all that the command may spend",
-      default: "0",
-    },
-    {
-      flags: "--simulate <spec>",
-      description: "slow down or fail drawings, for example latency=2s,fail=0.1,seed=7",
-    },
-    {
-      flags: "--grace <time>",
-      description: "how long running items may take after the command has ended",
-      default: "0s",
-    },
-    {
-      flags: "--log-level <level>",
-      description: "debug, info, warn or error",
-      default: "warn",
-      choices: ["debug", "info", "warn", "error"],
-    },
-  ],
+  options,
   examples: [
     "imgbatch exec -- npm test",
     "imgbatch exec --upstream google --max-cost 2 -- npm test",
@@ -76,13 +75,12 @@ export const command: CommandDetails = {
   json: false,
   exits: ["auth", "conflict"],
   run,
-};
+});
 
 /** `imgbatch exec`: runs a service for the time of one command. Writes nothing to standard output itself. */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: CommandContext<option.Values<typeof options>>): Promise<CommandResult> {
   const { cwd, clock, global, options, output, signal, takeSignals } = context;
-  const budgetMicroUsd = usdOption(options, "maxCost");
-  const records = flagOption(options, "record");
+  const { maxCostMicroUsd: budgetMicroUsd, record: records } = options;
   if (budgetMicroUsd !== undefined && global.data !== undefined && !records) {
     const message = `--max-cost is for a service with a data directory of its own, not with --data: there the account pays.`;
     const advice = `${nextCommand(global, "admin", "accounts", "top-up", "default", microsToDecimal(budgetMicroUsd))}, or leave out --data`;
@@ -96,15 +94,12 @@ async function run(context: CommandContext): Promise<CommandResult> {
       ? { budgetMicroUsd: 0, recordingMicroUsd: budgetMicroUsd ?? 0 }
       : { budgetMicroUsd: budgetMicroUsd ?? 0, recordingMicroUsd: 0 }),
     dataDirectory: global.data,
-    address: {
-      host: textOption(options, "host") ?? "127.0.0.1",
-      port: wholeOption(options, "port", { min: 0, max: 65_535 }) ?? 0,
-    },
-    graceMs: durationOption(options, "grace") ?? 0,
+    address: { host: options.host ?? "127.0.0.1", port: options.port ?? 0 },
+    graceMs: options.graceMs ?? 0,
     nowMs: clock.nowMs(),
     note: output.note,
     log: createLog({
-      level: choiceOption(options, "logLevel", LOG_LEVELS) ?? "warn",
+      level: options.logLevel ?? "warn",
       forPeople: true,
       write: (line) => output.note(line.trimEnd()),
     }),

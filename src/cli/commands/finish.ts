@@ -33,33 +33,42 @@ import {
 import { stands } from "../../runs/standing.ts";
 import { awaitBatches } from "../../runs/wait.ts";
 import { createBudget, type HeldFor, UNKNOWN_HOLD } from "../budget.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import type { ConnectedService } from "../connect/connection.ts";
 import { batchesOf, describeFinished, makeRun, workInRun } from "../finish-run.ts";
 import { pollInterval } from "../interruption.ts";
-import { flagOption, positiveDurationOption, textOption } from "../options.ts";
+import * as option from "../options.ts";
 import { noRun, ownIds, rememberedUpstream, resolveTarget, unknownRun } from "../targets.ts";
-import { readRunOptions, running, runOptions } from "./shared-options.ts";
+import { dryRunOption, modelOption, running, runOptions } from "./shared-options.ts";
 
-export const command: CommandDetails = {
+const options = {
+  upstream: option.text({
+    flags: "--upstream <name>",
+    description: "the upstream that makes the rest; at a service: its name in the configuration there",
+    choices: UPSTREAM_NAMES,
+  }),
+  model: {
+    ...modelOption,
+    description: "the model that makes the rest",
+    default: "the same where that upstream has it, else its first",
+  },
+  afterMs: option.positiveDuration({
+    flags: "--after <time>",
+    description: "end only a job that is older than this, such as 6h",
+  }),
+  dryRun: {
+    ...dryRunOption,
+    description: "count the images and estimate the cost; end and submit nothing",
+  },
+  ...runOptions,
+};
+type Context = CommandContext<option.Values<typeof options>>;
+
+export const command = defineCommand({
   arguments: [
     { name: "<dir>", description: "the output directory of a run whose images a vendor's job makes" },
   ],
-  options: [
-    {
-      flags: "--upstream <name>",
-      description: "the upstream that makes the rest; at a service: its name in the configuration there",
-      choices: UPSTREAM_NAMES,
-    },
-    {
-      flags: "-m, --model <id>",
-      description: "the model that makes the rest",
-      default: "the same where that upstream has it, else its first",
-    },
-    { flags: "--after <time>", description: "end only a job that is older than this, such as 6h" },
-    { flags: "--dry-run", description: "count the images and estimate the cost; end and submit nothing" },
-    ...runOptions,
-  ],
+  options,
   examples: [
     "imgbatch finish prompts-images --upstream google --max-cost 9",
     "imgbatch finish prompts-images --upstream google --after 6h --max-cost 9",
@@ -67,7 +76,7 @@ export const command: CommandDetails = {
   exits: running,
   resumes: true,
   run,
-};
+});
 
 const ANEW = "run the same command again: it makes the cancelled ones";
 const UNDER_WAY =
@@ -80,7 +89,7 @@ interface Known {
 }
 
 /** `imgbatch finish`: ends the vendor's jobs of a run, fetches what they made, and has another upstream make the rest. */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: Context): Promise<CommandResult> {
   const options = await readFinishOptions(context);
   return workInRun(context, { ...options, anew: ANEW }, (inner, parts) => finish(inner, options, parts));
 }
@@ -376,10 +385,10 @@ function describeDry(
 type FinishOptions = Awaited<ReturnType<typeof readFinishOptions>>;
 
 /** Throws `USAGE` for the first wrong option, for what is no run, and for the upstream that the run has. */
-async function readFinishOptions(context: CommandContext) {
+async function readFinishOptions(context: Context) {
   const { options, cwd } = context;
   const shownDir = context.arguments[0] ?? "";
-  const named = textOption(options, "upstream");
+  const { upstream: named, allowance = { count: 0 } } = options;
   if (named === undefined || named === "") {
     const message = "--upstream: name the upstream that is to make the rest.";
     throw new ImgbatchError("USAGE", message, { param: "--upstream" });
@@ -392,15 +401,13 @@ async function readFinishOptions(context: CommandContext) {
   const shared = { shownDir, name };
   if (upstream?.name === name && upstream.besides === undefined) throw sameUpstream(shared);
   return {
+    ...options,
     ...shared,
+    allowance,
     dir: resolve(cwd, shownDir),
-    model: textOption(options, "model"),
-    afterMs: positiveDurationOption(options, "after"),
-    dryRun: flagOption(options, "dryRun"),
     needs:
       upstream == null
         ? {}
         : { upstream: { name, isTyped: false, besides: others.filter((each) => each !== name) } },
-    ...readRunOptions(options),
   };
 }

@@ -31,17 +31,15 @@ import { askOnce, expectedLimits, withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
 import { makeRun } from "../finish-run.ts";
 import { stopReason } from "../interruption.ts";
-import { flagOf, flagOption, usdOption } from "../options.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
 import { chooseUpstream, originsOf } from "../targets.ts";
 import { paidRequestsNote } from "../terminal.ts";
-import type { GenerateOptions } from "./generate-options.ts";
-import { fieldFlags, readVariableRules, requireCount } from "./input-options.ts";
-import { requireDirectory } from "./submit-options.ts";
+import type { GenerateContext, GenerateOptions } from "./generate-options.ts";
+import { fieldFlags, readVariableRules, requireCount, requireDirectory } from "./input-options.ts";
 
 /** Makes the images of a prompt file in a run directory, one request for each image. */
 export async function generateMany(
-  context: CommandContext,
+  context: GenerateContext,
   options: GenerateOptions,
   file: string,
 ): Promise<CommandResult> {
@@ -62,7 +60,7 @@ export async function generateMany(
     format: options.format,
     root: context.root,
     hidden: context.hidden,
-    ...(await readVariableRules(context)),
+    ...(await readVariableRules(context.options, context)),
     note: (remark) => context.output.note(remark),
     flags: fieldFlags(options.options, {
       output_count: { flag: "--count", value: context.options.count && options.count },
@@ -121,20 +119,17 @@ export async function retryDirect(
   context: CommandContext,
   shownDir: string,
   runState: RunState,
+  {
+    withRefused,
+    withLost,
+    maxCostMicroUsd,
+  }: { withRefused: boolean; withLost: boolean; maxCostMicroUsd: number | undefined },
 ): Promise<CommandResult> {
-  const { options } = context;
-  for (const name of OF_BATCHES)
-    if (options[name] !== undefined) {
-      const flag = flagOf(name);
-      const message = `${flag}: ${shownDir} was made by \`imgbatch generate\`, which has no batches.`;
-      throw new ImgbatchError("USAGE", message, { param: flag });
-    }
   const plan = await readRealtimePlan(resolve(context.cwd, shownDir), runState);
   const inputImages = plan.images.reduce((most, image) => Math.max(most, image.references.length), 0);
-  const [withRefused, withLost] = [flagOption(options, "includeRefused"), flagOption(options, "includeLost")];
   return makeImages(
     context,
-    { maxCostMicroUsd: usdOption(options, "maxCost") },
+    { maxCostMicroUsd },
     {
       shownDir,
       wish: { model: plan.settings.model, options: {}, inputImages },
@@ -145,12 +140,6 @@ export async function retryDirect(
     },
   );
 }
-
-/** The options of `retry` that are about batches, and about other pictures. */
-const OF_BATCHES = [
-  ...["dryRun", "detach", "interval", "unitCost", "allowFailures", "cancelOnInterrupt", "here"],
-  ...["only", "rejected", "edit", "model", "seed"],
-];
 
 /** Returns the plan of the run that a directory holds. Throws `DIRECTORY_CONFLICT` when its files do not say it. */
 async function readRealtimePlan(dir: string, runState: RunState): Promise<RealtimePlan> {

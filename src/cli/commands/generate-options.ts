@@ -5,18 +5,114 @@ import { IMAGE_MIME_TYPES, typeOfFileName } from "../../contract/image-formats.t
 import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
-import { BAD_TEXT, FORMAT_NAMES, inspectFile, isBlank, readLines } from "../../prompts/lines.ts";
+import { BAD_TEXT, inspectFile, isBlank, readLines } from "../../prompts/lines.ts";
 import { STDIN } from "../../runs/plan/prompt-files.ts";
 import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import type { CommandContext } from "../command.ts";
-import * as read from "../options.ts";
-import { loadReferences, readItemOptions } from "./input-options.ts";
+import * as option from "../options.ts";
+import { itemOptions, loadReferences, typedItemOptions, variableOptions } from "./input-options.ts";
+import {
+  concurrencyOption,
+  formatOption,
+  modelOption,
+  moneyOptions,
+  reportOptions,
+  upstreamOption,
+} from "./shared-options.ts";
+
+const MOST_REQUESTS = 100_000;
+const MOST_RETRIES = 3;
+
+/** Says of options that they are for a run. */
+function withFile<T extends option.OptionTable>(table: T): T {
+  const described = Object.entries(table).map(([name, entry]) => [
+    name,
+    { ...entry, description: `with --file: ${entry.description}` },
+  ]);
+  return Object.fromEntries(described) as T;
+}
+
+/** The options of a run, which a single image does not have. */
+const ofRuns = withFile({
+  concurrency: { ...concurrencyOption, description: "concurrent requests", default: "4" },
+  rpm: option.whole({
+    flags: "--rpm <n>",
+    description: "at most this many requests per minute",
+    group: "service",
+    min: 1,
+    max: MOST_REQUESTS,
+  }),
+  format: formatOption,
+  count: option.whole({
+    flags: "--count <n>",
+    description: "images for each prompt that sets no output_count",
+    group: "picture",
+    default: "1",
+    min: 1,
+    max: WIDEST_LIMITS.outputCountPerItem,
+  }),
+  ...variableOptions,
+  ...reportOptions,
+});
+
+export const generateOptions = {
+  output: option.path({
+    flags: "-o, --output <path>",
+    description:
+      "the image file, or a directory in which the prompt names it; with --file, the directory of the run",
+    group: "directory",
+    default: "this directory; with --file, <stem of the file>-images",
+  }),
+  image: option.list({
+    flags: "-i, --image <file>",
+    description:
+      "an input image to edit or follow (PNG, JPEG, WebP); may be repeated; with --file, for prompts without images of their own",
+    group: "prompts",
+  }),
+  model: { ...modelOption, default: "the first of `imgbatch models --realtime`" },
+  upstream: upstreamOption,
+  ...itemOptions,
+  mimeType: option.choice({
+    flags: "--mime-type <type>",
+    description: "image/png, image/jpeg or image/webp",
+    group: "picture",
+    default: "by the ending of the file in --output, else image/png",
+    choices: IMAGE_MIME_TYPES,
+  }),
+  ...moneyOptions,
+  force: option.flag({
+    flags: "--force",
+    description: "replace an existing file",
+    group: "directory",
+  }),
+  promptFile: option.text({
+    flags: "--file <file>",
+    description: "make all images of a prompt file (.jsonl, .txt, .csv, .tsv, or -)",
+    group: "prompts",
+  }),
+  ...ofRuns,
+  retries: option.whole({
+    flags: "--retries <n>",
+    description: "further attempts after a temporary error, 0 to 3",
+    group: "service",
+    default: "3",
+    min: 0,
+    max: MOST_RETRIES,
+  }),
+  timeoutMs: option.positiveDuration({
+    flags: "--timeout <time>",
+    description:
+      "stop everything after this time; a single attempt may take 120 s (512, 1K), 180 s (2K) or 300 s (4K)",
+    group: "waiting",
+  }),
+};
+
+/** What `imgbatch generate` works with. */
+export type GenerateContext = CommandContext<option.Values<typeof generateOptions>>;
 
 /** The options of `generate`, checked. */
 export type GenerateOptions = Awaited<ReturnType<typeof readGenerateOptions>>;
 
-const MOST_REQUESTS = 100_000;
-const MOST_RETRIES = 3;
 /**
  * The share of the body limit that image files may take: Base64 makes them a third larger, and the prompt needs space
  * too.
@@ -24,37 +120,39 @@ const MOST_RETRIES = 3;
 const IMAGE_SHARE = 0.74;
 
 /** Throws `USAGE` for the first wrong option. It sends nothing. */
-export async function readGenerateOptions(context: CommandContext, limits: Limits) {
+export async function readGenerateOptions(context: GenerateContext, limits: Limits) {
   const { options, global, cwd } = context;
-  const file = read.textOption(options, "file") ?? null;
+  const {
+    promptFile: file = null,
+    output = null,
+    model = null,
+    mimeType = null,
+    format = null,
+    count = 1,
+  } = options;
   const [argument] = context.arguments;
   requireOneSource(argument, file);
   if (file === null) await refuseFile(argument ?? "", cwd);
   if (file === null) refuseRunOptions(options);
-  else if (read.flagOption(options, "force"))
+  else if (options.force)
     throw usage("--force", "works only for a single image: a run with --file makes only the missing images");
   if ((argument === STDIN || file === STDIN) && global.apiKeyStdin)
     throw usage("--api-key-stdin", "standard input is either the prompt or the key: use --api-key-file");
-  const output = read.pathOption(options, "output") ?? null;
   return {
+    ...options,
     /** Null when a file gives the prompts. */
     prompt: file === null ? await readPrompt(argument ?? "", context) : null,
     file,
     output,
-    model: read.textOption(options, "model") ?? null,
-    options: readItemOptions(options),
+    model,
+    options: typedItemOptions(options),
     /** Null: by the ending of the output file, else PNG. */
-    mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? null,
+    mimeType,
     /** The checked input images. With a file, they go with each prompt that has no images of its own. */
-    images: await loadImages(options, cwd, limits),
-    mayReplace: read.flagOption(options, "force"),
-    concurrency: read.concurrencyOf(options),
-    rpm: read.wholeOption(options, "rpm", { min: 1, max: MOST_REQUESTS }),
-    count: read.wholeOption(options, "count", { min: 1, max: WIDEST_LIMITS.outputCountPerItem }) ?? 1,
-    format: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
-    retries: read.wholeOption(options, "retries", { min: 0, max: MOST_RETRIES }),
-    maxCostMicroUsd: read.usdOption(options, "maxCost"),
-    unitCostMicroUsd: read.usdOption(options, "unitCost"),
+    images: await loadImages(options.image, cwd, limits),
+    mayReplace: options.force,
+    count,
+    format,
   };
 }
 
@@ -80,14 +178,10 @@ async function refuseFile(prompt: string, cwd: string): Promise<void> {
   throw new ImgbatchError("USAGE", `${prompt} is a file, not a prompt.`, { param: "<prompt>", advice });
 }
 
-const RUN_OPTIONS = [
-  ...["concurrency", "rpm", "count", "format", "junit", "markdown", "gallery", "open"],
-  ...["var", "images", "prompt", "promptColumn", "idColumn"],
-];
-
-function refuseRunOptions(options: read.TypedOptions): void {
-  for (const name of RUN_OPTIONS)
-    if (options[name] !== undefined) throw usage(read.flagOf(name), "works only with --file");
+function refuseRunOptions(typed: GenerateContext["options"]): void {
+  const names = Object.keys(ofRuns) as (keyof typeof ofRuns)[];
+  const flag = option.firstTyped(ofRuns, typed, names);
+  if (flag !== undefined) throw usage(flag, "works only with --file");
 }
 
 async function readPrompt(argument: string, { readStdin }: CommandContext): Promise<string> {
@@ -122,12 +216,8 @@ async function* pieces(data: Uint8Array): AsyncGenerator<Uint8Array> {
   yield data;
 }
 
-async function loadImages(
-  options: read.TypedOptions,
-  cwd: string,
-  limits: Limits,
-): Promise<PromptReference[]> {
-  const loaded = await loadReferences(options, "image", cwd, limits);
+async function loadImages(paths: readonly string[], cwd: string, limits: Limits): Promise<PromptReference[]> {
+  const loaded = await loadReferences(paths, "--image", cwd, limits);
   const bytes = loaded.reduce((sum, image) => sum + image.bytes, 0);
   if (bytes > limits.realtimeBodyBytes * IMAGE_SHARE)
     throw usage(

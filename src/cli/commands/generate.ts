@@ -4,7 +4,7 @@ import { timeLimit } from "../../client/poll.ts";
 import { generateImage } from "../../client/realtime.ts";
 import { PAID_TWICE_NOTE } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_MIME_TYPES, typeOfFileName } from "../../contract/image-formats.ts";
+import { typeOfFileName } from "../../contract/image-formats.ts";
 import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { shownPath } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
@@ -21,81 +21,28 @@ import { tooLarge } from "../../prompts/problems.ts";
 import { announcedLimits, chooseRealtimeModel } from "../../runs/plan/choose-model.ts";
 import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import { chooseTarget, saveImage } from "../../runs/save-image.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { expectedLimits, withService } from "../connect/connect.ts";
 import { billNote, upstreamBill } from "../finish-run.ts";
 import { stopReason } from "../interruption.ts";
 import { orWithSuccessor } from "../model-check.ts";
-import { positiveDurationOption } from "../options.ts";
 import { openStep } from "../output/next-step.ts";
 import { chooseUpstream } from "../targets.ts";
 import { generateMany, realtimeConsent } from "./generate-file.ts";
-import { type GenerateOptions, readGenerateOptions } from "./generate-options.ts";
-import { itemOptions, variableOptions } from "./input-options.ts";
 import {
-  formatOption,
-  maxCostOption,
-  reportOptions,
-  running,
-  unitCostOption,
-  unknownOption,
-  upstreamOption,
-} from "./shared-options.ts";
+  type GenerateContext,
+  type GenerateOptions,
+  generateOptions,
+  readGenerateOptions,
+} from "./generate-options.ts";
+import { running } from "./shared-options.ts";
 
-export const command: CommandDetails = {
+export const command = defineCommand({
   arguments: [{ name: "[prompt]", description: "the description of the image, or - for standard input" }],
-  options: [
-    {
-      flags: "-o, --output <path>",
-      description:
-        "the image file, or a directory in which the prompt names it; with --file, the directory of the run",
-      default: "this directory; with --file, <stem of the file>-images",
-    },
-    {
-      flags: "-i, --image <file>",
-      description:
-        "an input image to edit or follow (PNG, JPEG, WebP); may be repeated; with --file, for prompts without images of their own",
-      repeatable: true,
-    },
-    {
-      flags: "-m, --model <id>",
-      description: "the model",
-      default: "the first of `imgbatch models --realtime`",
-    },
-    upstreamOption,
-    ...itemOptions,
-    {
-      flags: "--mime-type <type>",
-      description: "image/png, image/jpeg or image/webp",
-      default: "by the ending of the file in --output, else image/png",
-      choices: IMAGE_MIME_TYPES,
-    },
-    maxCostOption,
-    unitCostOption,
-    unknownOption,
-    { flags: "--force", description: "replace an existing file" },
-    {
-      flags: "--file <file>",
-      description: "make all images of a prompt file (.jsonl, .txt, .csv, .tsv, or -)",
-    },
-    { flags: "-j, --concurrency <n>", description: "with --file: concurrent requests", default: "4" },
-    { flags: "--rpm <n>", description: "with --file: at most this many requests per minute" },
-    { ...formatOption, description: `with --file: ${formatOption.description}` },
-    {
-      flags: "--count <n>",
-      description: "with --file: images for each prompt that sets no output_count",
-      default: "1",
-    },
-    ...[...variableOptions, ...reportOptions].map((option) => ({
-      ...option,
-      description: `with --file: ${option.description}`,
-    })),
-    { flags: "--retries <n>", description: "further attempts after a temporary error, 0 to 3", default: "3" },
-    {
-      flags: "--timeout <time>",
-      description:
-        "stop everything after this time; a single attempt may take 120 s (512, 1K), 180 s (2K) or 300 s (4K)",
-    },
+  options: generateOptions,
+  first: [
+    ...(["output", "image", "upstream", "maxCostMicroUsd", "model"] as const),
+    ...(["aspect_ratio", "size", "seed", "promptFile", "concurrency"] as const),
   ],
   examples: [
     'imgbatch generate "a red fox in the snow" -o fox.png',
@@ -109,11 +56,11 @@ export const command: CommandDetails = {
   exits: running,
   paysAgain: true,
   run,
-};
+});
 
 /** `imgbatch generate`: makes images in real time, one request for each. */
-async function run(context: CommandContext): Promise<CommandResult> {
-  const limit = timeLimit(context, positiveDurationOption(context.options, "timeout"));
+async function run(context: GenerateContext): Promise<CommandResult> {
+  const limit = timeLimit(context, context.options.timeoutMs);
   const { signal } = limit;
   const limited = { ...context, signal, readStdin: () => context.readStdin(signal) };
   try {
@@ -133,8 +80,8 @@ async function run(context: CommandContext): Promise<CommandResult> {
 }
 
 /** Returns the limits of the input images. Without any, the configuration is not read. */
-async function limitsOf(context: CommandContext): Promise<Limits> {
-  if (context.options.image === undefined) return WIDEST_LIMITS;
+async function limitsOf(context: GenerateContext): Promise<Limits> {
+  if (context.options.image.length === 0) return WIDEST_LIMITS;
   return expectedLimits(context, await chooseUpstream(context, null).catch(() => null));
 }
 

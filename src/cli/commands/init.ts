@@ -10,27 +10,28 @@ import { fieldsOf, parseJson } from "../../kernel/json.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { packageFile, readVersion } from "../../kernel/package-file.ts";
 import { findPreset, type Preset, presetOf, priceOf } from "../../providers/catalogue/catalogue.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { flagOption, textOption } from "../options.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
+import * as option from "../options.ts";
 import { upstreamOption } from "./shared-options.ts";
 
-export const command: CommandDetails = {
+const options = {
+  template: option.list({
+    flags: "--template <name>",
+    description:
+      "starter (prompts and configuration), agent (a skill for coding agents), mcp (the file that starts `imgbatch mcp` for them), github, gitlab, script, comfyui, compose, kubernetes or all; may be repeated",
+    default: "starter",
+    choices: [
+      ...["starter", "agent", "mcp", "github", "gitlab", "script"],
+      ...["comfyui", "compose", "kubernetes", "all"],
+    ],
+  }),
+  upstream: { ...upstreamOption, description: `write the configuration for ${upstreamOption.description}` },
+  force: option.flag({ flags: "--force", description: "replace existing files" }),
+};
+
+export const command = defineCommand({
   arguments: [{ name: "[dir]", description: "the directory; without it, this one" }],
-  options: [
-    {
-      flags: "--template <name>",
-      description:
-        "starter (prompts and configuration), agent (a skill for coding agents), mcp (the file that starts `imgbatch mcp` for them), github, gitlab, script, comfyui, compose, kubernetes or all; may be repeated",
-      default: "starter",
-      repeatable: true,
-      choices: [
-        ...["starter", "agent", "mcp", "github", "gitlab", "script"],
-        ...["comfyui", "compose", "kubernetes", "all"],
-      ],
-    },
-    { ...upstreamOption, description: `write the configuration for ${upstreamOption.description}` },
-    { flags: "--force", description: "replace existing files" },
-  ],
+  options,
   examples: [
     "imgbatch init",
     "imgbatch init --upstream google",
@@ -39,24 +40,24 @@ export const command: CommandDetails = {
   ],
   exits: ["conflict", "saving"],
   run,
-};
+});
 
 const CONFIG = "imgbatch.config.json";
 
 /** `imgbatch init`: writes the files to start from, and prints the next commands to type. */
 async function run({
   arguments: [named = "."],
-  options,
+  options: typed,
   cwd,
   output,
-}: CommandContext): Promise<CommandResult> {
-  const templates = Array.isArray(options.template) ? options.template.map(String) : ["starter"];
+}: CommandContext<option.Values<typeof options>>): Promise<CommandResult> {
+  const templates = typed.template.length > 0 ? typed.template : ["starter"];
   const dir = resolve(cwd, named);
   const packaged = filesOf(templates);
   await requireDirectory(dir, named);
-  const upstream = await upstreamIn(dir, textOption(options, "upstream"), packaged.includes(config));
+  const upstream = await upstreamIn(dir, typed.upstream, packaged.includes(config));
   const files = withUpstream(packaged, upstream);
-  const force = flagOption(options, "force");
+  const { force } = typed;
   if (upstream !== null && !force) await requireUpstreamIn(dir, files, upstream.name);
   const { written, kept } = await copyTemplates(dir, files, force);
   for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);

@@ -6,45 +6,47 @@ import { ITEM_STATUSES } from "../../contract/statuses.ts";
 import type { Http } from "../../http/http.ts";
 import { retriedId, standsFor } from "../../runs/directory/run-state.ts";
 import { findBatch, recordedItems } from "../../runs/run-batches.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
-import { choiceOption, flagOption } from "../options.ts";
+import * as option from "../options.ts";
 import { recordLine } from "../output/batches.ts";
 import { unknownNote } from "../output/next-step.ts";
 import type { Column } from "../output/table.ts";
 import { rememberedUpstream, resolveTarget, type Target, unknownRun, withUnknown } from "../targets.ts";
 import { asking, target } from "./shared-options.ts";
 
-export const command: CommandDetails = {
+const options = {
+  status: option.choice({
+    flags: "--status <status>",
+    description: "only pending, success or failed items",
+    choices: [...ITEM_STATUSES, "all"],
+  }),
+  all: option.flag({ flags: "--all", description: "list every item, not only the first 100" }),
+};
+
+export const command = defineCommand({
   arguments: [target],
-  options: [
-    {
-      flags: "--status <status>",
-      description: "only pending, success or failed items",
-      choices: [...ITEM_STATUSES, "all"],
-    },
-    { flags: "--all", description: "list every item, not only the first 100" },
-  ],
+  options,
   examples: ["imgbatch items prompts-images --status failed"],
   exits: asking,
   run,
-};
+});
 
 interface FoundItem extends BatchItem {
   batchId: string;
 }
 
 /** `imgbatch items`: lists the images of a batch or a run with their outcome. */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: CommandContext<option.Values<typeof options>>): Promise<CommandResult> {
   const { options, results, output } = context;
-  const status = choiceOption(options, "status", [...ITEM_STATUSES, "all"]) ?? "all";
+  const { status = "all" } = options;
   const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
   const needs = { workers: false, ...rememberedUpstream([target]) };
   return withService(context, needs, async (service) => {
     const all = await itemsOf(target, service, context);
     const wanted = all.filter((item) => status === "all" || item.status === status);
-    const isCut = results.isForPeople && !flagOption(options, "all");
+    const isCut = results.isForPeople && !options.all;
     const shown = isCut ? wanted.slice(0, FIXED_LIMITS.itemPageDefault) : wanted;
     const hasMore = shown.length < wanted.length;
     if (hasMore) output.note(`${wanted.length - shown.length} more items: add --all`);

@@ -4,53 +4,64 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { BATCH_STATUSES } from "../../contract/statuses.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { microsToDecimal } from "../../kernel/money.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { withService } from "../connect/connect.ts";
-import { choiceOption, flagOption, instantOption, textOption, wholeOption } from "../options.ts";
+import * as option from "../options.ts";
 import { batchCost, recordLine, stoppedText } from "../output/batches.ts";
 import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import type { Column } from "../output/table.ts";
 import { asking } from "./shared-options.ts";
 
-export const command: CommandDetails = {
-  options: [
-    {
-      flags: "--status <status>",
-      description: "only batches with this status, such as running",
-      choices: BATCH_STATUSES,
-    },
-    { flags: "--name <text>", description: "only batches whose name contains this text" },
-    {
-      flags: "--downloaded [yes|no]",
-      description: "only batches that were downloaded (yes) or were not (no)",
-      choices: ["yes", "no"],
-    },
-    {
-      flags: "--from <time>",
-      description: "only batches created since 2030-01-31, 2030-01-31T18:00:00Z, or in the last 24h",
-    },
-    { flags: "--to <time>", description: "only batches created until then; the same forms" },
-    { flags: "--limit <n>", description: "at most this many batches", default: "20" },
-    { flags: "--all", description: "list every batch" },
-  ],
+const MOST = 1_000_000;
+
+const options = {
+  status: option.choice({
+    flags: "--status <status>",
+    description: "only batches with this status, such as running",
+    choices: BATCH_STATUSES,
+  }),
+  name: option.text({ flags: "--name <text>", description: "only batches whose name contains this text" }),
+  downloaded: option.choice({
+    flags: "--downloaded [yes|no]",
+    description: "only batches that were downloaded (yes) or were not (no)",
+    choices: ["yes", "no"],
+    preset: "yes",
+  }),
+  from: option.instant({
+    flags: "--from <time>",
+    description: "only batches created since 2030-01-31, 2030-01-31T18:00:00Z, or in the last 24h",
+  }),
+  to: option.instant({
+    flags: "--to <time>",
+    description: "only batches created until then; the same forms",
+  }),
+  limit: option.whole({
+    flags: "--limit <n>",
+    description: "at most this many batches",
+    default: "20",
+    min: 1,
+    max: MOST,
+  }),
+  all: option.flag({ flags: "--all", description: "list every batch" }),
+};
+type Options = option.Values<typeof options>;
+
+export const command = defineCommand({
+  options,
   examples: [
     "imgbatch list --status running",
     "imgbatch list --all --from 7d | cut -f 1,2    # id and status",
   ],
   exits: asking,
   run,
-};
-
-const MOST = 1_000_000;
+});
 
 /** `imgbatch list`: lists the key's batches, newest first. Prints a table on a terminal, else one record a line. */
-function run(context: CommandContext): Promise<CommandResult> {
+function run(context: CommandContext<Options>): Promise<CommandResult> {
   const { options, results, signal, output, global, clock } = context;
-  const filter = readFilter(context);
+  const filter = filterOf(options);
   const usual = results.isForPeople ? FIXED_LIMITS.batchPageDefault : null;
-  const limit = flagOption(options, "all")
-    ? null
-    : (wholeOption(options, "limit", { min: 1, max: MOST }) ?? usual);
+  const limit = options.all ? null : (options.limit ?? usual);
   return withService(context, { workers: false }, async ({ http }) => {
     const { batches, hasMore } = await listBatches(http, filter, limit, signal);
     if (hasMore) output.note(`there are more batches: add --all, or a --limit above ${limit}`);
@@ -85,17 +96,9 @@ function nextStep(where: Whereabouts, batches: readonly Batch[]): string {
     : `to list the images of the newest: ${nextCommand(where, "items", batches[0].id)}`;
 }
 
-function readFilter({ options, clock }: CommandContext): BatchFilter {
-  // An option without a value means yes.
-  const typed = options.downloaded === true ? { downloaded: "yes" } : options;
-  const downloaded = choiceOption(typed, "downloaded", ["yes", "no"]);
-  return {
-    status: choiceOption(options, "status", BATCH_STATUSES),
-    task_name: textOption(options, "name"),
-    downloaded: downloaded === undefined ? undefined : downloaded === "yes" ? "true" : "false",
-    from: instantOption(options, "from", clock.nowMs()),
-    to: instantOption(options, "to", clock.nowMs()),
-  };
+function filterOf({ status, name, downloaded, from, to }: Options): BatchFilter {
+  const isDownloaded = downloaded === undefined ? undefined : downloaded === "yes" ? "true" : "false";
+  return { status, task_name: name, downloaded: isDownloaded, from, to };
 }
 
 const imagesOf = ({ hasCounts, successCount, itemCount }: Batch) =>

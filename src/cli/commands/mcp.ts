@@ -1,21 +1,24 @@
-import type { CommandDetails } from "../command.ts";
-import { unitCostOption, upstreamOption } from "./shared-options.ts";
+import { defineCommand } from "../command.ts";
+import * as option from "../options.ts";
+import { moneyOptions, upstreamOption } from "./shared-options.ts";
 
-export const command: CommandDetails = {
-  options: [
-    {
-      flags: "--root <dir>",
-      description: "read and write files below this directory alone",
-      default: "this directory",
-    },
-    upstreamOption,
-    {
-      flags: "--max-cost <usd>",
-      description:
-        "agree that agents pay up to this in all, also over restarts; without it no paid image is made",
-    },
-    unitCostOption,
-  ],
+const options = {
+  root: option.path({
+    flags: "--root <dir>",
+    description: "read and write files below this directory alone",
+    default: "this directory",
+  }),
+  upstream: upstreamOption,
+  maxCostMicroUsd: option.usd({
+    flags: "--max-cost <usd>",
+    description:
+      "agree that agents pay up to this in all, also over restarts; without it no paid image is made",
+  }),
+  unitCostMicroUsd: moneyOptions.unitCostMicroUsd,
+};
+
+export const command = defineCommand({
+  options,
   examples: ["imgbatch mcp", "imgbatch mcp --upstream google --max-cost 5"],
   notes: [
     "A client such as an editor starts this command, and speaks with it over standard input and output. `imgbatch init --template mcp` writes the .mcp.json that tells it so.",
@@ -26,7 +29,7 @@ export const command: CommandDetails = {
   json: false,
   run: async (context) => {
     const { serveMcp } = await import("../mcp/server.ts");
-    await serveMcp(context);
+    await serveMcp(context, context.options.root ?? ".");
     return { json: null };
   },
-};
+});

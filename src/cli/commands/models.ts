@@ -8,19 +8,27 @@ import type { ProviderEntry, UpstreamEntry } from "../../contract/provider-entri
 import { costText, FREE_DRAWINGS, formatUsd, microsToNumber, multiplyToMicros } from "../../kernel/money.ts";
 import { isJobType, modelFacts, type Preset, presetOf } from "../../providers/catalogue/catalogue.ts";
 import type { ListedModel } from "../../providers/vendor-list.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import { compareModel, upstreamIdOf, vendorListOf } from "../model-check.ts";
-import { flagOption, textOption } from "../options.ts";
+import * as option from "../options.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { asking, upstreamOption } from "./shared-options.ts";
 
-export const command: CommandDetails = {
+const options = {
+  realtime: option.flag({
+    flags: "--realtime",
+    description: "list the models of `imgbatch generate` instead",
+  }),
+  upstream: {
+    ...upstreamOption,
+    description: `compare with the list of a vendor: ${upstreamOption.description}`,
+  },
+};
+
+export const command = defineCommand({
   arguments: [{ name: "[model]", description: "a model id: what this one takes, and at which prices" }],
-  options: [
-    { flags: "--realtime", description: "list the models of `imgbatch generate` instead" },
-    { ...upstreamOption, description: `compare with the list of a vendor: ${upstreamOption.description}` },
-  ],
+  options,
   examples: [
     "imgbatch models",
     "imgbatch models vendorx-3-pro-image",
@@ -32,7 +40,7 @@ export const command: CommandDetails = {
   ],
   exits: [...asking, "someFailed"],
   run,
-};
+});
 
 /** A model of a list, with its price in words, and lines about what it takes. */
 interface ShownModel {
@@ -46,16 +54,16 @@ interface ShownModel {
  * `imgbatch models`: lists the key's models, for batches or for real time, with the price of an image. On a terminal, and of a
  * model that is named, it shows what each takes.
  */
-function run(context: CommandContext): Promise<CommandResult> {
+function run(context: CommandContext<option.Values<typeof options>>): Promise<CommandResult> {
   const { signal, options, results } = context;
   const [named] = context.arguments;
-  if (textOption(options, "upstream") !== undefined) {
+  if (options.upstream !== undefined) {
     if (named === undefined) return compareWithVendor(context);
     const message = "--upstream compares all models of a vendor: leave out the model.";
     throw new ImgbatchError("USAGE", message, { param: "--upstream" });
   }
   return withService(context, { workers: false }, async ({ http }) => {
-    const all: ShownModel[] = flagOption(options, "realtime")
+    const all: ShownModel[] = options.realtime
       ? (await listRealtimeModels(http, signal)).map(({ id, costsMicroUsd, isPlay, raw }) => ({
           id,
           raw,

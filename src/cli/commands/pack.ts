@@ -11,7 +11,7 @@ import { parseJson } from "../../kernel/json.ts";
 import { counted, formatSize } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
 import { type RunInput, readRunInput, requireUndamaged } from "../../runs/directory/input.ts";
-import { INPUT_FILE, REFERENCES_FOLDER } from "../../runs/directory/names.ts";
+import { CHECKS_FILE, INPUT_FILE, REFERENCES_FOLDER, REVIEW_FILE } from "../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine, readResults } from "../../runs/directory/results.ts";
 import { isIntact, type ResultFile, requireReplaceable } from "../../runs/directory/run-files.ts";
 import { RUN_STATE_FILE, readRunState } from "../../runs/directory/run-state.ts";
@@ -19,23 +19,32 @@ import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { contactSheet, GALLERY_FILE } from "../../runs/reports/gallery.ts";
 import { buildReport } from "../../runs/reports/run-report.ts";
 import { stands } from "../../runs/standing.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { flagOption, pathOption } from "../options.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
+import * as option from "../options.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { fetchAgain, loadThumbnail } from "../output/reports.ts";
 import { noRun } from "../targets.ts";
 
-export const command: CommandDetails = {
+const options = {
+  output: option.path({
+    flags: "-o, --output <file>",
+    description: "the ZIP to write",
+    default: "<name of the directory>.zip",
+  }),
+  previews: option.flag({
+    flags: "--previews",
+    description: "pictures of at most 1,024 pixels (WebP) instead of the files",
+  }),
+  force: option.flag({ flags: "--force", description: "replace an existing file" }),
+};
+
+export const command = defineCommand({
   arguments: [{ name: "<dir>", description: "the output directory of a run" }],
-  options: [
-    { flags: "-o, --output <file>", description: "the ZIP to write", default: "<name of the directory>.zip" },
-    { flags: "--previews", description: "pictures of at most 1,024 pixels (WebP) instead of the files" },
-    { flags: "--force", description: "replace an existing file" },
-  ],
+  options,
   examples: ["imgbatch pack prompts-images", "imgbatch pack prompts-images --output for-anna.zip --previews"],
   exits: ["conflict", "temporary", "saving", "interrupted", "terminated"],
   run,
-};
+});
 
 const PREVIEW_EDGE_PX = 1024;
 /** Noon in local time, which the format stores: the same bytes in every time zone. Nothing is deflated: the same with every zlib. */
@@ -47,15 +56,15 @@ const ENTRY = {
 };
 
 /** `imgbatch pack`: writes what a run has made into one ZIP, whose bytes depend on nothing else. */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: CommandContext<option.Values<typeof options>>): Promise<CommandResult> {
   const { options, cwd, output, signal } = context;
   const [shownDir = "."] = context.arguments;
   const dir = resolve(cwd, shownDir);
-  const shownFile = pathOption(options, "output") ?? `${basename(dir)}.zip`;
+  const shownFile = options.output ?? `${basename(dir)}.zip`;
   const file = resolve(cwd, shownFile);
   const state = await readRunState(dir);
   if (state === null) throw noRun(shownDir, cwd);
-  await requireFree(file, shownFile, flagOption(options, "force"));
+  await requireFree(file, shownFile, options.force);
   const lines = await readResults(dir);
   const input = await readRunInput(dir);
   // What no run has written is not handed over: it may be a link to another file.
@@ -63,7 +72,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
   await requireForeign(dir, file, shownFile, lines);
   output.progress("checking the images");
   await requireWhole(context, { dir, shownDir, state, lines, input });
-  const contents = await contentsOf(dir, lines, flagOption(options, "previews"));
+  const contents = await contentsOf(dir, lines, options.previews);
   const zip = new ZipFile();
   addEntries(zip, context, { dir, state, lines, input, contents });
   let bytes = 0;
@@ -101,7 +110,7 @@ async function requireForeign(
   const path = relative(await realpath(dir), join(folder, basename(file)))
     .split(sep)
     .join("/");
-  const own = [RUN_STATE_FILE, INPUT_FILE, RESULTS_FILE, RETRY_FILE, GALLERY_FILE];
+  const own = [RUN_STATE_FILE, INPUT_FILE, RESULTS_FILE, RETRY_FILE, REVIEW_FILE, CHECKS_FILE, GALLERY_FILE];
   const isImage = lines.some(({ files }) => files.some((each) => each.path === path));
   if (!own.includes(path) && !path.startsWith(`${REFERENCES_FOLDER}/`) && !isImage) return;
   throw new ImgbatchError("FILE_EXISTS", `${shown} belongs to the run.`, {

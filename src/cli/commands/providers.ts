@@ -13,35 +13,36 @@ import {
   type ProviderTrouble,
   splitTroubles,
 } from "../../service/provider-status.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
 import { type ModelTrouble, modelTroubles } from "../model-check.ts";
-import { flagOption } from "../options.ts";
+import * as option from "../options.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { costDifference, formatMoment } from "./admin-data.ts";
 import { exitOfTrouble, findRunningProviders, worstExitCode } from "./doctor.ts";
 import { storageOptions, upstreamOption } from "./shared-options.ts";
 
-export const command: CommandDetails = {
-  options: [
-    {
-      flags: "--probe",
-      description:
-        "ask each upstream with a request that costs nothing; one that works is used again at once",
-    },
-    ...storageOptions,
-    upstreamOption,
-  ],
+const options = {
+  probe: option.flag({
+    flags: "--probe",
+    description: "ask each upstream with a request that costs nothing; one that works is used again at once",
+  }),
+  ...storageOptions,
+  upstream: upstreamOption,
+};
+
+export const command = defineCommand({
+  options,
   examples: ["imgbatch providers", "imgbatch providers --probe", "imgbatch providers --json"],
   notes: [
     "Works on the data directory (--data), also while a service runs on it. Use the configuration of that service.",
   ],
   exits: ["auth", "money", "temporary", "saving"],
   run,
-};
+});
 
 /** `imgbatch providers`: the state of each configured provider, and what it was asked. Sends nothing without `--probe`. */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: CommandContext<option.Values<typeof options>>): Promise<CommandResult> {
   const { cwd, global, options, output, signal } = context;
   const config = loadConfig(configChoice(context));
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
@@ -58,7 +59,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
   );
   const status = await openProviderStatus({ config, directory, storage, running });
   try {
-    const probes = flagOption(options, "probe") ? await status.probe(signal) : null;
+    const probes = options.probe ? await status.probe(signal) : null;
     const reports = await status.report();
     const troubles = new Map<string, ModelTrouble[]>();
     for (const entry of config.providers)

@@ -4,21 +4,27 @@ import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
 import { type Answer, boundedText, send } from "../../http/transport.ts";
 import { formatDuration } from "../../kernel/durations.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { createServiceLocator, httpTo } from "../connect/connect.ts";
 import type { ReachableService } from "../connect/connection.ts";
-import { flagOption, positiveDurationOption } from "../options.ts";
+import * as option from "../options.ts";
 import { type Flag, nextCommand } from "../output/next-step.ts";
 
-export const command: CommandDetails = {
-  options: [
-    { flags: "--wait", description: "wait until the service is ready" },
-    { flags: "--timeout <time>", description: "with --wait: stop waiting after this time", default: "30s" },
-  ],
+const options = {
+  waits: option.flag({ flags: "--wait", description: "wait until the service is ready" }),
+  timeoutMs: option.positiveDuration({
+    flags: "--timeout <time>",
+    description: "with --wait: stop waiting after this time",
+    default: "30s",
+  }),
+};
+
+export const command = defineCommand({
+  options,
   examples: ["imgbatch ready --wait --timeout 2m && imgbatch submit prompts.jsonl"],
   exits: ["auth", "temporary", "gone", "timeout", "interrupted", "terminated"],
   run,
-};
+});
 
 const NOT_RUNNING = "no service runs on the data directory";
 const DEFAULT_TIMEOUT_MS = 30_000;
@@ -30,12 +36,11 @@ const REMOTE_PAUSE_MS = 2000;
  * `imgbatch ready`: checks the service once, or with `--wait` until it is ready. Exits with 7 if the service is not
  * ready, 3 if it refuses the key, and 124 if the time runs out.
  */
-async function run(context: CommandContext): Promise<CommandResult> {
-  const { options, output, clock, global } = context;
+async function run(context: CommandContext<option.Values<typeof options>>): Promise<CommandResult> {
+  const { output, clock, global } = context;
+  const { waits, timeoutMs = DEFAULT_TIMEOUT_MS } = context.options;
   const command = (...words: readonly (string | Flag)[]) => nextCommand(global, ...words);
-  const isPatient = flagOption(options, "wait");
-  const limitMs = positiveDurationOption(options, "timeout") ?? DEFAULT_TIMEOUT_MS;
-  const limit = deadline(clock, limitMs);
+  const limit = deadline(clock, timeoutMs);
   const signal = AbortSignal.any([context.signal, limit.signal]);
   let last = "";
   try {
@@ -45,7 +50,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       const problems = service === null ? [NOT_RUNNING] : await problemsOf(service, context, signal);
       if (problems.length === 0 && service !== null) return ready(service.baseUrl);
       last = problems.join("; ");
-      if (!isPatient)
+      if (!waits)
         throw new ImgbatchError("NETWORK", `Not ready: ${last}.`, {
           advice:
             service === null
@@ -58,7 +63,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
   } catch (error) {
     if (!limit.signal.aborted || context.signal.aborted) throw error;
     const why = last === "" ? "the service did not answer" : last;
-    throw new ImgbatchError("TIMEOUT", `Not ready after ${formatDuration(limitMs)}: ${why}.`, {
+    throw new ImgbatchError("TIMEOUT", `Not ready after ${formatDuration(timeoutMs)}: ${why}.`, {
       advice: `${command("doctor")} checks the service; or allow more time with --timeout`,
     });
   } finally {

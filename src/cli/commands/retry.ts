@@ -54,7 +54,7 @@ import {
 } from "../../runs/send.ts";
 import { requireSameOrigins } from "../../runs/start.ts";
 import { createBudget, type HeldFor, UNKNOWN_HOLD } from "../budget.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import type { ConnectedService } from "../connect/connection.ts";
 import {
   batchesOf,
@@ -65,57 +65,61 @@ import {
   workInRun,
 } from "../finish-run.ts";
 import { orWithSuccessor } from "../model-check.ts";
-import * as read from "../options.ts";
-import { positiveDurationOption } from "../options.ts";
+import * as option from "../options.ts";
 import { notEnded } from "../output/batches.ts";
 import { type Flag, nextCommand, remakeCommand } from "../output/next-step.ts";
 import { noRun, originsOf, rememberedUpstream, resolveTarget } from "../targets.ts";
-import { readRunOptions, running, runOptions } from "./shared-options.ts";
+import { dryRunOption, modelOption, running, runOptions } from "./shared-options.ts";
 import { withoutService } from "./submit.ts";
 
-export const command: CommandDetails = {
+const options = {
+  only: option.list({
+    flags: "--only <ids>",
+    description:
+      "make other pictures of these images, however they stand, such as fox,'icon-*'; paid again; may be repeated",
+  }),
+  isRejected: option.flag({
+    flags: "--rejected",
+    description: "the same for pictures that `imgbatch review` wants again (with --only: those of these)",
+  }),
+  edit: option.optionalText({
+    flags: "--edit [words]",
+    description:
+      "with --only or --rejected: change the picture that is there by these words; default: the words of its review",
+  }),
+  model: { ...modelOption, description: "with --only or --rejected: with this model" },
+  seed: option.whole({
+    flags: "--seed <n>",
+    description: "with --only or --rejected: with this seed; each further image of a prompt adds 1",
+    default: "a fresh one, where the model takes seeds",
+    min: 0,
+    max: MOST_SEED,
+  }),
+  withRefused: option.flag({
+    flags: "--include-refused",
+    description:
+      "also retry images that were refused because of their prompt (SAFETY_BLOCKED, INVALID_ARGUMENT, a policy)",
+  }),
+  withLost: option.flag({
+    flags: "--include-lost",
+    description:
+      "also make images again that were made and paid, or may have been, but can no longer be fetched; this is paid again",
+  }),
+  isHere: option.flag({
+    flags: "--here",
+    description:
+      "go on with this service, which does not know batches of the run (its data are new, or it is another service or key); with --include-lost, only the missing images are made, and paid again if the other service still runs",
+  }),
+  detach: option.flag({ flags: "-d, --detach", description: "print the batch ids and do not wait" }),
+  dryRun: dryRunOption,
+  ...runOptions,
+};
+type Options = option.Values<typeof options>;
+
+export const command = defineCommand({
   arguments: [{ name: "<dir>", description: "the output directory of a run" }],
-  options: [
-    {
-      flags: "--only <ids>",
-      description:
-        "make other pictures of these images, however they stand, such as fox,'icon-*'; paid again; may be repeated",
-      repeatable: true,
-    },
-    {
-      flags: "--rejected",
-      description: "the same for pictures that `imgbatch review` wants again (with --only: those of these)",
-    },
-    {
-      flags: "--edit [words]",
-      description:
-        "with --only or --rejected: change the picture that is there by these words; default: the words of its review",
-    },
-    { flags: "-m, --model <id>", description: "with --only or --rejected: with this model" },
-    {
-      flags: "--seed <n>",
-      description: "with --only or --rejected: with this seed; each further image of a prompt adds 1",
-      default: "a fresh one, where the model takes seeds",
-    },
-    {
-      flags: "--include-refused",
-      description:
-        "also retry images that were refused because of their prompt (SAFETY_BLOCKED, INVALID_ARGUMENT, a policy)",
-    },
-    {
-      flags: "--include-lost",
-      description:
-        "also make images again that were made and paid, or may have been, but can no longer be fetched; this is paid again",
-    },
-    {
-      flags: "--here",
-      description:
-        "go on with this service, which does not know batches of the run (its data are new, or it is another service or key); with --include-lost, only the missing images are made, and paid again if the other service still runs",
-    },
-    { flags: "-d, --detach", description: "print the batch ids and do not wait" },
-    { flags: "--dry-run", description: "count the images and estimate the cost; submit nothing" },
-    ...runOptions,
-  ],
+  options,
+  first: ["only", "isRejected", "edit", "withRefused", "withLost", "dryRun", "maxCostMicroUsd"],
   examples: [
     "imgbatch retry prompts-images",
     "imgbatch retry prompts-images --max-cost 1",
@@ -126,21 +130,35 @@ export const command: CommandDetails = {
   exits: running,
   resumes: true,
   run,
-};
+});
 
 const ANEW = "run the same command again: it sends the cancelled ones again";
 
 /** `imgbatch retry`: makes the failed images of a run again, into the same directory. */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: CommandContext<Options>): Promise<CommandResult> {
   const [shownDir = ""] = context.arguments;
   const runState = await readRunState(resolve(context.cwd, shownDir));
   if (runState?.kind === "realtime") {
+    refuseBatchOptions(context.options, shownDir);
     const { retryDirect } = await import("./generate-file.ts");
-    const limit = timeLimit(context, positiveDurationOption(context.options, "timeout"));
-    return retryDirect({ ...context, signal: limit.signal }, shownDir, runState).finally(limit.stop);
+    const limit = timeLimit(context, context.options.timeoutMs);
+    const limited = { ...context, signal: limit.signal };
+    return retryDirect(limited, shownDir, runState, context.options).finally(limit.stop);
   }
   const options = await readRetryOptions(context);
   return workInRun(context, { ...options, anew: ANEW }, (inner, parts) => retry(inner, options, parts));
+}
+
+/** Throws `USAGE` for an option that is about batches, or about other pictures, for a run of `generate`. */
+function refuseBatchOptions(options: Options, shownDir: string): void {
+  const about = [
+    ...(["dryRun", "detach", "intervalMs", "unitCostMicroUsd", "allowance", "cancelOnInterrupt"] as const),
+    ...(["isHere", "only", "isRejected", "edit", "model", "seed"] as const),
+  ];
+  const param = option.firstTyped(command.options, options, about);
+  if (param === undefined) return;
+  const message = `${param}: ${shownDir} was made by \`imgbatch generate\`, which has no batches.`;
+  throw new ImgbatchError("USAGE", message, { param });
 }
 
 async function retry(
@@ -530,13 +548,8 @@ function describeDry(
 }
 
 /** Returns which pictures are wanted again; null without `--only` and `--rejected`. Throws `USAGE` for a wrong option. */
-function remakeOptions(options: read.TypedOptions) {
-  const { only: typed } = options;
-  const edit = options.edit === true || (read.textOption(options, "edit") ?? null);
-  const only = Array.isArray(typed) ? typed.map(String) : [];
-  const isRejected = read.flagOption(options, "rejected");
-  const model = read.textOption(options, "model") ?? null;
-  const seed = read.wholeOption(options, "seed", { min: 0, max: MOST_SEED }) ?? null;
+function remakeOptions(options: Options) {
+  const { only, isRejected, edit = null, model = null, seed = null } = options;
   const flags = {
     ...(only.length > 0 && { "--only": only.join(",") }),
     ...(isRejected && { "--rejected": "" }),
@@ -559,22 +572,17 @@ function remakeOptions(options: read.TypedOptions) {
 type RetryCommandOptions = Awaited<ReturnType<typeof readRetryOptions>>;
 
 /** Throws `USAGE` for the first wrong option, and for an id instead of a directory. */
-async function readRetryOptions(context: CommandContext) {
-  const { options, cwd } = context;
-  const shownDir = context.arguments[0] ?? "";
+async function readRetryOptions({ options, arguments: [shownDir = ""], cwd }: CommandContext<Options>) {
   const target = await resolveTarget(shownDir, cwd);
   const { run } = target;
   if (run === null) throw noRun(shownDir, cwd, "a service returns only the beginning of each prompt");
+  const { allowance = { count: 0 } } = options;
   return {
+    ...options,
+    allowance,
     dir: resolve(cwd, shownDir),
     shownDir,
     needs: rememberedUpstream([target]),
-    withRefused: read.flagOption(options, "includeRefused"),
-    withLost: read.flagOption(options, "includeLost"),
-    isHere: read.flagOption(options, "here"),
     remake: remakeOptions(options),
-    dryRun: read.flagOption(options, "dryRun"),
-    detach: read.flagOption(options, "detach"),
-    ...readRunOptions(options),
   };
 }

@@ -2,51 +2,54 @@ import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Verdict } from "../../contract/review-api.ts";
 import { counted } from "../../kernel/text.ts";
+import { REVIEW_FILE } from "../../runs/directory/names.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import { decisionOn, readPictures } from "../../runs/reports/review-run.ts";
 import {
   addDecisions,
   namedImages,
   namedLine,
-  REVIEW_FILE,
   type Review,
   type ReviewedLine,
   readReview,
   readReviewedLines,
 } from "../../runs/review.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import type { TypedOptions } from "../options.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
+import * as option from "../options.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { noRun } from "../targets.ts";
 import { newestRun } from "./open.ts";
 
-export const command: CommandDetails = {
+const options = {
+  noOpen: option.flag({
+    flags: "--no-open",
+    description: "print the link of the page, and open no browser",
+  }),
+  keep: option.list({
+    flags: "--keep <ids>",
+    description: "these pictures are good, such as fox,'icon-*'; may be repeated, as all of these",
+  }),
+  again: option.list({
+    flags: "--again <ids=words>",
+    description: "these are to be made again, and what should change, such as owl='hands are wrong'",
+  }),
+  drop: option.list({ flags: "--drop <ids>", description: "these are not wanted at all" }),
+  choose: option.list({
+    flags: "--choose <id=which>",
+    description:
+      "of several images of a prompt, the one with this number, such as fox=2; or an earlier picture, by its SHA-256",
+  }),
+};
+type Context = CommandContext<option.Values<typeof options>>;
+
+export const command = defineCommand({
   arguments: [
     {
       name: "[dir]",
       description: "the output directory of a run; without it, this directory, else the newest run in it",
     },
   ],
-  options: [
-    { flags: "--no-open", description: "print the link of the page, and open no browser" },
-    {
-      flags: "--keep <ids>",
-      description: "these pictures are good, such as fox,'icon-*'; may be repeated, as all of these",
-      repeatable: true,
-    },
-    {
-      flags: "--again <ids=words>",
-      description: "these are to be made again, and what should change, such as owl='hands are wrong'",
-      repeatable: true,
-    },
-    { flags: "--drop <ids>", description: "these are not wanted at all", repeatable: true },
-    {
-      flags: "--choose <id=which>",
-      description:
-        "of several images of a prompt, the one with this number, such as fox=2; or an earlier picture, by its SHA-256",
-      repeatable: true,
-    },
-  ],
+  options,
   examples: [
     "imgbatch review",
     "imgbatch review prompts-images --no-open",
@@ -60,7 +63,7 @@ export const command: CommandDetails = {
   ],
   exits: ["conflict", "saving"],
   run,
-};
+});
 
 type NewDecision = Parameters<typeof addDecisions>[1][number];
 
@@ -68,20 +71,21 @@ type NewDecision = Parameters<typeof addDecisions>[1][number];
  * `imgbatch review`: shows the pictures of a run in the browser, to decide on them, or records the decisions of the options. Says
  * at the end what was decided.
  */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: Context): Promise<CommandResult> {
   const { cwd, clock, global, options, results } = context;
   const [named] = context.arguments;
   const shownDir = named ?? (await newestRun(cwd));
   const dir = resolve(cwd, shownDir);
   if ((await readRunState(dir)) === null) throw noRun(shownDir, cwd);
-  const isTyped = ["keep", "again", "drop", "choose"].some((name) => wordsOf(options, name).length > 0);
+  const isTyped =
+    option.firstTyped(command.options, options, ["keep", "again", "drop", "choose"]) !== undefined;
   // Nobody would end it in a script.
-  const hasPerson = results.isForPeople || options.open === false;
+  const hasPerson = results.isForPeople || options.noOpen;
   if (isTyped) await decide(context, dir);
   else if (hasPerson && !global.json) {
     // Loaded only here: the page brings a server.
     const { showReview } = await import("../review-page.ts");
-    await showReview(context, { dir, shownDir });
+    await showReview(context, { dir, shownDir, opens: !options.noOpen });
   }
   const [{ lines }, review, reviewed] = await Promise.all([
     readPictures(dir, shownDir, clock.nowMs()),
@@ -92,22 +96,17 @@ async function run(context: CommandContext): Promise<CommandResult> {
 }
 
 /** Records the decisions of the options: all of them or, if one cannot be, none. */
-async function decide({ options, clock }: CommandContext, dir: string): Promise<void> {
+async function decide({ options, clock }: Context, dir: string): Promise<void> {
   const lines = await readReviewedLines(dir);
   const review = await readReview(dir);
   const decided = [
-    ...verdicts(lines, wordsOf(options, "keep"), "--keep", "keep"),
-    ...wordsOf(options, "again").flatMap((text) => againOf(lines, text)),
-    ...verdicts(lines, wordsOf(options, "drop"), "--drop", "drop"),
+    ...verdicts(lines, options.keep, "--keep", "keep"),
+    ...options.again.flatMap((text) => againOf(lines, text)),
+    ...verdicts(lines, options.drop, "--drop", "drop"),
   ];
   requireOnce(decided);
-  const chosen = wordsOf(options, "choose").flatMap((text) => choiceOf(lines, text, review));
+  const chosen = options.choose.flatMap((text) => choiceOf(lines, text, review));
   await addDecisions(dir, [...decided, ...chosen], clock);
-}
-
-function wordsOf(options: TypedOptions, name: string): string[] {
-  const { [name]: typed } = options;
-  return Array.isArray(typed) ? typed.map(String) : [];
 }
 
 function verdicts(

@@ -14,7 +14,7 @@ import { isLoopback } from "../../kernel/loopback.ts";
 import { systemCodeOf } from "../../kernel/system-errors.ts";
 import { createLog, LOG_LEVELS } from "../../service/pino-log.ts";
 import { type Service, startService } from "../../service/start-service.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { serviceAt } from "../connect/running-service.ts";
 import {
   makeEphemeralDirectory,
@@ -22,47 +22,57 @@ import {
   serviceConfig,
   storageOf,
 } from "../connect/service-config.ts";
-import { choiceOption, durationOption, flagOption, textOption, wholeOption } from "../options.ts";
+import * as option from "../options.ts";
 import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import { mayColor, mayShowDashboard, paidRequestsNote } from "../terminal.ts";
-import { storageOptions, upstreamOption, vendorOption } from "./shared-options.ts";
+import {
+  addressOptions,
+  logLevelOption,
+  simulateOption,
+  storageOptions,
+  upstreamOption,
+  vendorOption,
+} from "./shared-options.ts";
 
-export const command: CommandDetails = {
-  options: [
-    { flags: "--port <n>", description: "the port to listen on; 0 for a free one", default: "8787" },
-    { flags: "--host <address>", description: "the address to listen on", default: "127.0.0.1" },
-    {
-      flags: "--role <role>",
-      description: "all; api: take requests; worker: make images. The last two share a database and a bucket",
-      default: "all",
-      choices: ROLES,
-    },
-    ...storageOptions,
-    upstreamOption,
-    vendorOption,
-    { flags: "--ephemeral", description: "use a temporary data directory, removed at the end" },
-    {
-      flags: "--ready-file <file>",
-      description: "write the URL, process id and data directory to this file when the service is ready",
-    },
-    {
-      flags: "--simulate <spec>",
-      description: "slow down or fail drawings, for example latency=2s,fail=0.1,seed=7",
-    },
-    {
-      flags: "--test",
-      description:
-        "let tests order faults and read the requests, at /imgbatch/test; not for a service that others use",
-    },
-    { flags: "--no-ui", description: "print log lines instead of the live view, also on a terminal" },
-    { flags: "--grace <time>", description: "how long running items may take after a stop", default: "10s" },
-    {
-      flags: "--log-level <level>",
-      description: "debug, info, warn or error",
-      default: "info",
-      choices: ["debug", "info", "warn", "error"],
-    },
-  ],
+const options = {
+  ...addressOptions,
+  role: option.choice({
+    flags: "--role <role>",
+    description: "all; api: take requests; worker: make images. The last two share a database and a bucket",
+    default: "all",
+    choices: ROLES,
+  }),
+  ...storageOptions,
+  upstream: upstreamOption,
+  vendor: vendorOption,
+  ephemeral: option.flag({
+    flags: "--ephemeral",
+    description: "use a temporary data directory, removed at the end",
+  }),
+  readyFile: option.text({
+    flags: "--ready-file <file>",
+    description: "write the URL, process id and data directory to this file when the service is ready",
+  }),
+  simulate: simulateOption,
+  isForTests: option.flag({
+    flags: "--test",
+    description:
+      "let tests order faults and read the requests, at /imgbatch/test; not for a service that others use",
+  }),
+  noUi: option.flag({
+    flags: "--no-ui",
+    description: "print log lines instead of the live view, also on a terminal",
+  }),
+  graceMs: option.duration({
+    flags: "--grace <time>",
+    description: "how long running items may take after a stop",
+    default: "10s",
+  }),
+  logLevel: logLevelOption(LOG_LEVELS, "info"),
+};
+
+export const command = defineCommand({
+  options,
   examples: [
     "imgbatch serve",
     "imgbatch serve --port 0 --data ./data --ready-file ready.json",
@@ -71,24 +81,23 @@ export const command: CommandDetails = {
   exits: ["auth", "conflict", "saving"],
   json: false,
   run,
-};
+});
 
 const DEFAULT_GRACE_MS = 10_000;
 
 /** `imgbatch serve`: runs the service until a signal stops it or its disk fails (`STORAGE_FAILED`). */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: CommandContext<option.Values<typeof options>>): Promise<CommandResult> {
   const { cwd, clock, global, options, output } = context;
   const config = serviceConfig(context, { mayLackKeys: true });
-  const role = choiceOption(options, "role", ROLES) ?? "all";
+  const { role = "all", graceMs = DEFAULT_GRACE_MS, readyFile, ephemeral: isEphemeral } = options;
   const storage = storageOf(context, config);
   requireShared(role, storage);
-  const graceMs = durationOption(options, "grace") ?? DEFAULT_GRACE_MS;
   const address = {
-    host: textOption(options, "host") ?? config.server.host,
-    port: wholeOption(options, "port", { min: 0, max: 65_535 }) ?? config.server.port,
+    host: options.host ?? config.server.host,
+    port: options.port ?? config.server.port,
   };
-  const isLive = options.ui !== false && mayShowDashboard(context);
-  const level = choiceOption(options, "logLevel", LOG_LEVELS) ?? "info";
+  const isLive = !options.noUi && mayShowDashboard(context);
+  const level = options.logLevel ?? "info";
   const forPeople = Boolean(process.stderr.isTTY);
   const log = createLog({ level, forPeople, write: (line) => process.stderr.write(line) });
   if (!isLoopback(address.host)) {
@@ -97,13 +106,11 @@ async function run(context: CommandContext): Promise<CommandResult> {
     );
     output.warn("warning: put a proxy with TLS in front of it, or others can read the API keys.");
   }
-  const readyFile = textOption(options, "readyFile");
-  const isEphemeral = flagOption(options, "ephemeral");
   const dataDirectory = isEphemeral
     ? await makeEphemeralDirectory("serve", clock.nowMs())
     : dataDirectoryOf(global.data, readEnvironment(), cwd);
   try {
-    const isForTests = flagOption(options, "test");
+    const { isForTests } = options;
     const start = { config, dataDirectory, storage, role, address, workers: true, isForTests };
     const service = await startService({ ...start, log: isLive ? "feed" : log }).catch(async (error) => {
       throw await explainPortInUse(error, address, cwd);

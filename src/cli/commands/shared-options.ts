@@ -5,53 +5,120 @@ import { FORMAT_NAMES } from "../../prompts/lines.ts";
 import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import type { Allowance } from "../../runs/standing.ts";
 import {
-  concurrencyOf,
-  flagOption,
-  type OptionSpec,
-  positiveDurationOption,
-  readOption,
-  type TypedOptions,
-  usdOption,
+  choice,
+  flag,
+  type Option,
+  parsed,
+  path,
+  positiveDuration,
+  text,
+  usd,
+  type Values,
+  whole,
 } from "../options.ts";
 
-/** The reports of a run, for people and CI systems. `writeRunReports` reads these options. */
-export const reportOptions: readonly OptionSpec[] = [
-  { flags: "--junit <file>", description: "write JUnit XML with a test case for each image" },
-  { flags: "--markdown <file>", description: "write a Markdown summary, failures first" },
-  { flags: "--gallery", description: "write index.html, the contact sheet (default)" },
-  { flags: "--no-gallery", description: "do not write index.html" },
-  { flags: "--open", description: "open the contact sheet at the end; without a desktop, print its path" },
-];
+const reports = { group: "reports" } as const;
+
+/** The reports of a run, for people and CI systems. `writeRunReports` makes them. */
+export const reportOptions = {
+  junit: path({
+    ...reports,
+    flags: "--junit <file>",
+    description: "write JUnit XML with a test case for each image",
+  }),
+  markdown: path({
+    ...reports,
+    flags: "--markdown <file>",
+    description: "write a Markdown summary, failures first",
+  }),
+  gallery: flag({
+    ...reports,
+    flags: "--gallery",
+    description: "write index.html, the contact sheet (default)",
+  }),
+  noGallery: flag({ ...reports, flags: "--no-gallery", description: "do not write index.html" }),
+  open: flag({
+    ...reports,
+    flags: "--open",
+    description: "open the contact sheet at the end; without a desktop, print its path",
+  }),
+};
 
 const upstreams = `${UPSTREAM_NAMES.slice(0, -1).join(", ")} or ${UPSTREAM_NAMES.at(-1)}`;
 /** Where real images come from. */
-export const upstreamOption: OptionSpec = {
+export const upstreamOption = text({
   flags: "--upstream <name>",
   description: `the upstream that makes the images: a provider of the configuration file; if that has none, ${upstreams}`,
+  group: "service",
   choices: UPSTREAM_NAMES,
-};
+});
 
-export const vendorOption: OptionSpec = {
+export const modelOption = text({
+  flags: "-m, --model <id>",
+  description: "the model",
+  group: "picture",
+});
+
+export const dryRunOption = flag({
+  flags: "--dry-run",
+  description: "count the images and estimate the cost; submit nothing",
+  group: "money",
+});
+
+export const vendorOption = choice({
   flags: "--vendor <name>",
   description: "serve this vendor's own client libraries, with its model ids and key header: google, openai",
   choices: VENDOR_NAMES,
+});
+
+const MOST_PORT = 65_535;
+
+/** Where a service listens. */
+export const addressOptions = {
+  port: whole({
+    flags: "--port <n>",
+    description: "the port to listen on; 0 for a free one",
+    default: "8787",
+    min: 0,
+    max: MOST_PORT,
+  }),
+  host: text({ flags: "--host <address>", description: "the address to listen on", default: "127.0.0.1" }),
 };
 
-/** Where the data of a service is. `storageOf` reads these options. */
-export const storageOptions: readonly OptionSpec[] = [
-  {
+export const simulateOption = text({
+  flags: "--simulate <spec>",
+  description: "slow down or fail drawings, for example latency=2s,fail=0.1,seed=7",
+});
+
+/** What a service logs; `usual` is what it logs without the option. */
+export function logLevelOption<const T extends string>(choices: readonly T[], usual: T) {
+  const description = "debug, info, warn or error";
+  return choice({ flags: "--log-level <level>", description, default: usual, choices });
+}
+
+/** Where the data of a service is: see `storageOf`. */
+export const storageOptions = {
+  database: text({
     flags: "--database <place>",
     description: "sqlite, or postgres://host/database without a password (also IMGBATCH_DATABASE_URL)",
     default: "sqlite",
-  },
-  { flags: "--blobs <place>", description: "files, or s3://bucket/prefix", default: "files" },
-  {
+  }),
+  blobs: text({
+    flags: "--blobs <place>",
+    description: "files, or s3://bucket/prefix",
+    default: "files",
+  }),
+  s3Endpoint: text({
     flags: "--s3-endpoint <url>",
     description: "the URL of the S3 server of the bucket",
     default: "Amazon's, in the region",
-  },
-  { flags: "--s3-region <name>", description: "the region of the bucket", default: "us-east-1" },
-];
+  }),
+  s3Region: text({
+    flags: "--s3-region <name>",
+    description: "the region of the bucket",
+    default: "us-east-1",
+  }),
+};
 
 export const target = {
   name: "<id|dir>",
@@ -59,80 +126,117 @@ export const target = {
 };
 export const targets = { ...target, name: "<id|dir...>" };
 
-export const intervalOption: OptionSpec = {
-  flags: "--interval <time>",
-  description: "time between two polls of a batch; at least 10s for a remote service",
-  default: "chosen from the service's answers and the time passed",
+/** How long a command waits for batches, and how often it polls them. */
+export const waitOptions = {
+  timeoutMs: positiveDuration({
+    flags: "--timeout <time>",
+    description: "stop waiting after this time, such as 45m; the batch goes on",
+    group: "waiting",
+  }),
+  intervalMs: positiveDuration({
+    flags: "--interval <time>",
+    description: "time between two polls of a batch; at least 10s for a remote service",
+    group: "waiting",
+    default: "chosen from the service's answers and the time passed",
+  }),
 };
-export const timeoutOption: OptionSpec = {
-  flags: "--timeout <time>",
-  description: "stop waiting after this time, such as 45m; the batch goes on",
-};
-export const formatOption: OptionSpec = {
+
+export const formatOption = choice({
   flags: "--format <name>",
   description: "the format of all prompt files: jsonl, txt, csv or tsv",
+  group: "prompts",
   default: "by the ending of each; jsonl for standard input",
   choices: FORMAT_NAMES,
-};
-export const maxCostOption: OptionSpec = {
-  flags: "--max-cost <usd>",
-  description: "send nothing that may cost more; with a paid upstream: agree to pay up to this",
-};
-export const unitCostOption: OptionSpec = {
-  flags: "--unit-cost <usd>",
-  description: "price of an image, if the service does not publish it, or the model has none here",
-};
-export const unknownOption: OptionSpec = {
-  flags: "--unknown <rule>",
-  description:
-    "when the answer to a paid request was lost: stop asks nobody again until `retry --include-lost`; once sends one more request, and marks the image",
-  default: "stop, or limits.unknownOutcome of the configuration",
-  choices: UNKNOWN_OUTCOMES,
-};
-/** The options that `submit` and `retry` share. */
-export const runOptions: readonly OptionSpec[] = [
-  {
-    flags: "-j, --concurrency <n>",
-    description:
-      "how many images are made at once by the service inside imgbatch; a number in the configuration wins",
-    default: "4, or what the upstream's preset says",
-  },
-  timeoutOption,
-  intervalOption,
-  maxCostOption,
-  unitCostOption,
-  unknownOption,
-  {
-    flags: "--allow-failures <n|p%>",
-    description: "exit 0 with up to this many failed images",
-    default: "0",
-  },
-  { flags: "--cancel-on-interrupt", description: "cancel the batches when this command is interrupted" },
-  ...reportOptions,
-];
+});
 
-/** Reads `runOptions`. Throws `USAGE` for the first one that has a wrong value. */
-export function readRunOptions(options: TypedOptions) {
-  const advice = "write a number or a share such as 5%";
-  return {
-    /** How many images may fail before the exit code reports a failure. */
-    allowance: readOption(options, "allowFailures", advice, parseAllowance) ?? { count: 0 },
-    timeoutMs: positiveDurationOption(options, "timeout"),
-    intervalMs: positiveDurationOption(options, "interval"),
-    concurrency: concurrencyOf(options),
-    maxCostMicroUsd: usdOption(options, "maxCost"),
-    unitCostMicroUsd: usdOption(options, "unitCost"),
-    cancelOnInterrupt: flagOption(options, "cancelOnInterrupt"),
-  };
-}
+const MOST_CONCURRENCY = 256;
+
+/** How many images are made at once by the service inside imgbatch. */
+export const concurrencyOption = whole({
+  flags: "-j, --concurrency <n>",
+  description:
+    "how many images are made at once by the service inside imgbatch; a number in the configuration wins",
+  group: "service",
+  default: "4, or what the upstream's preset says",
+  min: 1,
+  max: MOST_CONCURRENCY,
+});
+
+/** What images may cost, and what an image costs whose price is not known. */
+export const moneyOptions = {
+  maxCostMicroUsd: usd({
+    flags: "--max-cost <usd>",
+    description: "send nothing that may cost more; with a paid upstream: agree to pay up to this",
+    group: "money",
+  }),
+  unitCostMicroUsd: usd({
+    flags: "--unit-cost <usd>",
+    description: "price of an image, if the service does not publish it, or the model has none here",
+    group: "money",
+  }),
+  unknownOutcome: choice({
+    flags: "--unknown <rule>",
+    description:
+      "when the answer to a paid request was lost: stop asks nobody again until `retry --include-lost`; once sends one more request, and marks the image",
+    group: "money",
+    default: "stop, or limits.unknownOutcome of the configuration",
+    choices: UNKNOWN_OUTCOMES,
+  }),
+};
+
+/** The options of every command that sends batches and waits for them. */
+export const runOptions = {
+  concurrency: concurrencyOption,
+  ...waitOptions,
+  ...moneyOptions,
+  allowance: parsed(
+    {
+      flags: "--allow-failures <n|p%>",
+      description: "exit 0 with up to this many failed images",
+      group: "waiting",
+      default: "0",
+    },
+    "write a number or a share such as 5%",
+    parseAllowance,
+  ),
+  cancelOnInterrupt: flag({
+    flags: "--cancel-on-interrupt",
+    description: "cancel the batches when this command is interrupted",
+    group: "waiting",
+  }),
+  ...reportOptions,
+};
 
 /** Reads `3` or `5%`; null when it is neither. */
-function parseAllowance(text: string): Allowance | null {
-  const [, digits, percent] = /^(\d+(?:\.\d+)?)(%?)$/.exec(text.trim()) ?? [];
+function parseAllowance(typed: string): Allowance | null {
+  const [, digits, percent] = /^(\d+(?:\.\d+)?)(%?)$/.exec(typed.trim()) ?? [];
   const value = Number(digits);
   if (digits === undefined || (percent === "%" ? value > 100 : !Number.isInteger(value))) return null;
   return percent === "%" ? { share: value / 100 } : { count: value };
 }
+
+type SharedTable = typeof reportOptions &
+  typeof storageOptions &
+  typeof moneyOptions &
+  typeof addressOptions & {
+    upstream: typeof upstreamOption;
+    vendor: typeof vendorOption;
+    model: typeof modelOption;
+    concurrency: typeof concurrencyOption;
+    simulate: typeof simulateOption;
+    /** The prompt file of `generate`. */
+    promptFile: Option<string | undefined>;
+    detach: Option<boolean>;
+    force: Option<boolean>;
+    isStrict: Option<boolean>;
+    replay: Option<string | undefined>;
+  };
+
+/**
+ * The options that not only the `run` of a command reads, but also its connection to a service and its reports. In a command
+ * without such an option it is undefined.
+ */
+export type SharedOptions = { readonly [K in keyof SharedTable]?: Values<SharedTable>[K] | undefined };
 
 /** The exits of a command that sends requests to the service. */
 export const asking: readonly ExitName[] = [

@@ -1,146 +1,150 @@
 import { statSync } from "node:fs";
 import { basename, extname, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { FILE_FORMATS, IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
-import { FIXED_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
-import { programName, shellWord } from "../../kernel/command-line.ts";
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { programName } from "../../kernel/command-line.ts";
 import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
-import { FORMAT_NAMES } from "../../prompts/lines.ts";
 import { NAMINGS } from "../../runs/directory/names.ts";
 import type { CommandContext } from "../command.ts";
-import * as read from "../options.ts";
+import * as option from "../options.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
-import { itemOptions, readItemOptions, variableOptions } from "./input-options.ts";
-import { formatOption, readRunOptions, runOptions, upstreamOption } from "./shared-options.ts";
+import { requireDirectory, shapingOptions, typedItemOptions } from "./input-options.ts";
+import { dryRunOption, runOptions, upstreamOption } from "./shared-options.ts";
 
-export const submitOptions: readonly read.OptionSpec[] = [
-  {
-    flags: "-m, --model <id>",
-    description: "the model of lines that name none",
-    default: "the first of `imgbatch models`",
-  },
-  upstreamOption,
-  {
+const MOST_IN_A_BATCH = 10_000;
+
+const { model, ...shaping } = shapingOptions;
+
+export const submitOptions = {
+  model,
+  upstream: upstreamOption,
+  name: option.text({
     flags: "-n, --name <name>",
     description: "a name for the run",
+    group: "directory",
     default: "the stem of the first file",
-  },
-  {
+  }),
+  output: option.path({
     flags: "-o, --output <dir>",
     description: "the directory of the run",
+    group: "directory",
     default: "<stem of the first file>-images",
-  },
-  formatOption,
-  ...variableOptions,
-  {
-    flags: "--reference <file>",
-    description: "a reference image of every prompt, behind its own ones; may be repeated",
-    repeatable: true,
-  },
-  { flags: "--count <n>", description: "images for each prompt that sets no output_count", default: "1" },
-  {
-    flags: "--mime-type <type>",
-    description: "image/png, image/jpeg or image/webp",
-    default: "image/png",
-    choices: IMAGE_MIME_TYPES,
-  },
-  ...itemOptions,
-  {
+  }),
+  ...shaping,
+  metadata: option.list({
     flags: "--metadata <k=v>",
     description: "a pair to store with the batch; may be repeated",
-    repeatable: true,
-  },
-  {
-    flags: "--file <path>",
-    description:
-      "make a file of each picture besides those of the run, from the prompt file on, such as 'public/{{slug}}.webp'; a line's own wins",
-  },
-  {
-    flags: "--file-format <format>",
-    description: "the format of such files, where their names have no ending",
-    choices: FILE_FORMATS,
-  },
-  {
-    flags: "--root <dir>",
-    description: "such files may lie below this directory, too",
-    default: "the directory of the prompt file",
-  },
-  { flags: "--force", description: "replace such files also where others made or changed them" },
-  {
-    flags: "--no-mark",
-    description: "such files do not say in their metadata (XMP) that they are made by AI",
-  },
-  { flags: "--parent <id>", description: "the id of the batch that this one retries" },
-  { flags: "--max-batch <n>", description: "at most this many images in a batch", default: "200" },
-  { flags: "-d, --detach", description: "print the batch ids and do not wait" },
+    group: "service",
+  }),
+  force: option.flag({
+    flags: "--force",
+    description: "replace such files also where others made or changed them",
+    group: "directory",
+  }),
+  parentId: option.text({
+    flags: "--parent <id>",
+    description: "the id of the batch that this one retries",
+    group: "service",
+  }),
+  maxBatch: option.whole({
+    flags: "--max-batch <n>",
+    description: "at most this many images in a batch",
+    group: "service",
+    default: "200",
+    min: 1,
+    max: MOST_IN_A_BATCH,
+  }),
+  detach: option.flag({
+    flags: "-d, --detach",
+    description: "print the batch ids and do not wait",
+    group: "waiting",
+  }),
   ...runOptions,
-  {
-    flags: "--dry-run",
+  dryRun: {
+    ...dryRunOption,
     description:
       "check and count the prompts, and say what they cost; submit nothing (with -v: the idempotency keys)",
   },
-  { flags: "--expand", description: "with --dry-run: print each prompt with its values, as a prompt file" },
-  {
+  isExpanded: option.flag({
+    flags: "--expand",
+    description: "with --dry-run: print each prompt with its values, as a prompt file",
+    group: "prompts",
+  }),
+  isUpdate: option.flag({
     flags: "--update",
     description: "after the prompts were edited: make only changed and added ones, keep the others",
-  },
-  {
+    group: "prompts",
+  }),
+  isLocked: option.flag({
     flags: "--lock",
     description:
       "keep a lock file beside each prompt file (prompts.lock) that says which picture each prompt has; where there is one, it is kept",
-  },
-  {
+    group: "prompts",
+  }),
+  includesLost: option.flag({
     flags: "--include-lost",
     description: "also make pictures of the lock file that are not here any more, which is paid again",
-  },
-  {
+    group: "money",
+  }),
+  isStrict: option.flag({
     flags: "--strict",
     description: "refuse unknown fields, columns and variables instead of keeping them",
-  },
-  { flags: "--new", description: "generate and pay again, even if the same run was submitted before" },
-  {
+    group: "prompts",
+  }),
+  isNew: option.flag({
+    flags: "--new",
+    description: "generate and pay again, even if the same run was submitted before",
+    group: "money",
+  }),
+  idempotencyKey: option.text({
     flags: "--idempotency-key <key>",
     description: "use this key instead of one made from the content",
-  },
-  {
+    group: "service",
+  }),
+  names: option.choice({
     flags: "--names <how>",
     description:
       "name the files by `id`, by id and `words` of the prompt, or `auto`: words for prompts without an id of their own",
+    group: "directory",
     default: "auto; a run keeps its names",
     choices: NAMINGS,
-  },
-  {
+  }),
+  noRetry: option.flag({
     flags: "--no-retry",
     description: "leave images that failed before as they are; without it, they are made again",
-  },
-  { flags: "--zip", description: "keep the ZIP instead of unpacking it; all images then come at the end" },
-];
+    group: "money",
+  }),
+  keepZip: option.flag({
+    flags: "--zip",
+    description: "keep the ZIP instead of unpacking it; all images then come at the end",
+    group: "directory",
+  }),
+};
+type Options = option.Values<typeof submitOptions>;
+/** What `imgbatch submit` works with. */
+export type SubmitContext = CommandContext<Options>;
 
 /** Throws `USAGE` for the first wrong option. */
-export function readSubmitOptions(context: CommandContext) {
+export function readSubmitOptions(context: SubmitContext) {
   const { options, arguments: files, cwd, global } = context;
   if (files.filter((file) => file === "-").length > 1)
     throw new ImgbatchError("USAGE", "Standard input can be read only once.");
   if (files.includes("-") && global.apiKeyStdin) {
     throw new ImgbatchError("USAGE", "Standard input is either the prompts or the key: use --api-key-file.");
   }
-  const shownDir = read.pathOption(options, "output") ?? defaultRunDirectory(files[0] ?? "-");
+  const shownDir = options.output ?? defaultRunDirectory(files[0] ?? "-");
   if (shownDir === "") throw new ImgbatchError("USAGE", "--output: name a directory.");
   requireDirectory(resolve(cwd, shownDir), shownDir);
-  const isNew = read.flagOption(options, "new");
-  const dryRun = read.flagOption(options, "dryRun");
-  const isExpanded = read.flagOption(options, "expand");
-  if (isExpanded && !dryRun)
+  const { isNew, isUpdate, dryRun, detach, idempotencyKey: explicitKey = null } = options;
+  if (options.isExpanded && !dryRun)
     throw new ImgbatchError("USAGE", "--expand: works only with --dry-run.", { param: "--expand" });
-  const explicitKey = read.textOption(options, "idempotencyKey") ?? null;
   if (isNew && explicitKey !== null)
     throw new ImgbatchError("USAGE", "--new makes a key of its own: leave --idempotency-key out.");
-  if (read.flagOption(options, "lock") && files.every((file) => file === "-"))
+  if (options.isLocked && files.every((file) => file === "-"))
     throw new ImgbatchError("USAGE", "--lock: standard input has no lock file; name a prompt file.", {
       param: "--lock",
     });
-  const isUpdate = read.flagOption(options, "update");
   if (isUpdate && isNew)
     throw new ImgbatchError(
       "USAGE",
@@ -148,56 +152,50 @@ export function readSubmitOptions(context: CommandContext) {
     );
   if (isUpdate && explicitKey !== null)
     throw new ImgbatchError("USAGE", "--update makes keys of its own: leave --idempotency-key out.");
-  const detach = read.flagOption(options, "detach");
   if (detach && !dryRun) refuseReports(options);
+  const { model = null, name = null, parentId = null, count = 1, format = null } = options;
+  const { mimeType = "image/png", names = "auto", allowance = { count: 0 }, maxBatch } = options;
   return {
-    model: read.textOption(options, "model") ?? null,
+    ...options,
+    model,
     /** The typed name. */
-    name: read.textOption(options, "name") ?? null,
+    name,
     /** The name of a new run without a typed one: the stem of its first file. */
     defaultName: stemOf(files[0] ?? "-"),
-    parentId: read.textOption(options, "parent") ?? null,
     dir: resolve(cwd, shownDir),
     /** The directory for messages: relative if it was typed so. */
     shownDir,
-    count: read.wholeOption(options, "count", { min: 1, max: WIDEST_LIMITS.outputCountPerItem }) ?? 1,
-    format: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
-    mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? "image/png",
-    metadata: metadataOption(options),
+    parentId,
+    count,
+    format,
+    mimeType,
+    names,
+    allowance,
+    explicitKey,
+    metadata: metadataOf(options.metadata),
     /** Where the files of lines go, and how. */
     files: {
-      path: read.textOption(options, "file"),
-      format: read.choiceOption(options, "fileFormat", FILE_FORMATS),
-      root: rootOption(read.pathOption(options, "root"), cwd),
-      isForced: read.flagOption(options, "force"),
-      isUnmarked: options.mark === false,
+      path: options.file,
+      format: options.fileFormat,
+      root: rootOf(options.root, cwd),
+      isForced: options.force,
+      isUnmarked: options.noMark,
     },
     /** What all lines ask for that do not say so themselves. */
-    itemOptions: readItemOptions(options),
-    detach,
-    dryRun,
-    isExpanded,
-    isNew,
-    isUpdate,
-    /** Every prompt file gets a lock file. */
-    isLocked: read.flagOption(options, "lock"),
-    /** Pictures that the lock file names, and that are not here any more, are made again. */
-    includesLost: read.flagOption(options, "includeLost"),
-    isStrict: read.flagOption(options, "strict"),
-    keepZip: read.flagOption(options, "zip"),
+    itemOptions: typedItemOptions(options),
     flags: typedFlags(options),
     // An agent's repeated call stays free.
-    retries: options.retry !== false && context.root === undefined,
-    names: read.choiceOption(options, "names", NAMINGS) ?? "auto",
-    explicitKey,
-    ...readRunOptions(options),
+    retries: !options.noRetry && context.root === undefined,
     /** Puts the typed size of a batch over the limits of a service. */
-    limitsFor: limitsOption(options),
+    limitsFor: (limits: Limits): Limits =>
+      maxBatch === undefined
+        ? limits
+        : { ...limits, itemsPerBatch: maxBatch, outputImagesPerBatch: maxBatch },
   };
 }
 
 /** Throws `USAGE` for anything but a directory. */
-function rootOption(root: string | undefined, cwd: string): string | undefined {
+function rootOf(root: string | undefined, cwd: string): string | undefined {
   if (root === undefined) return undefined;
   const path = resolve(cwd, root);
   if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return path;
@@ -205,45 +203,27 @@ function rootOption(root: string | undefined, cwd: string): string | undefined {
 }
 
 /** Throws `USAGE` for a report of a command that ends before there is anything to report. */
-function refuseReports(options: read.TypedOptions): void {
-  const name = ["junit", "markdown", "open"].find((each) => options[each] !== undefined);
-  if (name === undefined) return;
-  const flag = read.flagOf(name);
+function refuseReports(options: Options): void {
+  const flag = option.firstTyped(submitOptions, options, ["junit", "markdown", "open"]);
+  if (flag === undefined) return;
   const message = `${flag}: with --detach the command ends before there are images.`;
   const advice = `give ${flag} to \`${programName()} download\`, or leave out --detach`;
   throw new ImgbatchError("USAGE", message, { param: flag, advice });
 }
 
-/** The flags that say something about all prompts, as they were typed. */
+/** The options that say something about all prompts. */
 const ABOUT_ALL = [
-  ...["aspectRatio", "size", "quality", "background", "seed", "negativePrompt"],
-  ...["mimeType", "count", "prompt", "promptColumn", "file", "fileFormat"],
+  ...(["aspect_ratio", "size", "quality", "background", "seed", "negative_prompt"] as const),
+  ...(["mimeType", "count", "prompt", "promptColumn", "file", "fileFormat"] as const),
 ];
 
-function typedFlags(options: read.TypedOptions): Record<string, string> {
+/** Returns the options about all prompts that were typed, by their flags. */
+function typedFlags(typed: Options): Record<string, string> {
   return Object.fromEntries(
-    ABOUT_ALL.flatMap((name) => {
-      const value = read.textOption(options, name);
-      return value === undefined ? [] : [[read.flagOf(name), value]];
-    }),
+    ABOUT_ALL.flatMap((name) =>
+      typed[name] === undefined ? [] : [[option.flagIn(submitOptions[name]), String(typed[name])]],
+    ),
   );
-}
-
-/** Throws `USAGE` where a file is in the place of the output directory. */
-export function requireDirectory(dir: string, shownDir: string): void {
-  if (!isFile(dir)) return;
-  const right = `${shownDir}-images`;
-  const advice = `name a directory, such as --output ${shellWord(right)}`;
-  const meant = { typed: shownDir, right };
-  throw new ImgbatchError("USAGE", `--output: ${shownDir} is a file.`, { param: "--output", advice, meant });
-}
-
-function isFile(path: string): boolean {
-  try {
-    return statSync(path).isFile();
-  } catch {
-    return false;
-  }
 }
 
 function stemOf(file: string): string | null {
@@ -251,16 +231,8 @@ function stemOf(file: string): string | null {
   return file === "-" || stem === "" || hasUnstorableText(stem) || holdsApiKey(stem) ? null : stem;
 }
 
-const MOST_IN_A_BATCH = 10_000;
-
-function limitsOption(options: read.TypedOptions): (limits: Limits) => Limits {
-  const most = read.wholeOption(options, "maxBatch", { min: 1, max: MOST_IN_A_BATCH });
-  if (most === undefined) return (limits) => limits;
-  return (limits) => ({ ...limits, itemsPerBatch: most, outputImagesPerBatch: most });
-}
-
-function metadataOption(options: read.TypedOptions): Record<string, string> | null {
-  const metadata = pairsOf(options.metadata);
+function metadataOf(texts: readonly string[]): Record<string, string> | null {
+  const metadata = pairsOf(texts);
   const pairs = Object.entries(metadata ?? {});
   const { metadataPairs, metadataKeyChars, metadataValueChars } = FIXED_LIMITS;
   const isRight = ([key, value]: [string, string]) =>
@@ -273,13 +245,13 @@ function metadataOption(options: read.TypedOptions): Record<string, string> | nu
   );
 }
 
-function pairsOf(values: unknown): Record<string, string> | null {
-  if (!Array.isArray(values)) return null;
+function pairsOf(texts: readonly string[]): Record<string, string> | null {
+  if (texts.length === 0) return null;
   const pairs: Record<string, string> = {};
-  for (const text of values) {
-    const at = String(text).indexOf("=");
+  for (const text of texts) {
+    const at = text.indexOf("=");
     if (at < 1) throw wrongMetadata(` ${JSON.stringify(text)}: write name=value.`);
-    pairs[String(text).slice(0, at)] = String(text).slice(at + 1);
+    pairs[text.slice(0, at)] = text.slice(at + 1);
   }
   return pairs;
 }

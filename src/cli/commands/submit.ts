@@ -1,4 +1,5 @@
-// Longer than other files, because it is one command, from the typed line to what it does, in the order in which that happens.
+// One file, since each step of the command needs the plan: from the prompts to the batches, found or made, to the pictures here.
+
 import { timeLimit } from "../../client/poll.ts";
 import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
@@ -29,6 +30,7 @@ import { assignIds, type Chunk, type Plan, planRun, type RunRequest } from "../.
 import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/prompt-files.ts";
 import { isMadeAgain, planRetry } from "../../runs/plan/retry.ts";
 import { fitItems, reportMisfits, settleItems } from "../../runs/plan/settle-items.ts";
+import { adoptShapes, shapeItems } from "../../runs/plan/shape-items.ts";
 import { changedError, describeChanges } from "../../runs/plan/update.ts";
 import {
   askedIn,
@@ -43,7 +45,7 @@ import {
 import { type Allowance, isAllowed } from "../../runs/standing.ts";
 import { chooseStart, leaveRun, type Start, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget, UNKNOWN_HOLD } from "../budget.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { askOnce, expectedLimits, serviceToExpect, withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { serviceAt } from "../connect/running-service.ts";
@@ -52,18 +54,21 @@ import { batchesOf, describeDetached, describeFinished, makeRun } from "../finis
 import { stoppable } from "../interruption.ts";
 import { describeLocked, openLocks, type RunLocks, writeLocks } from "../locks.ts";
 import { orWithSuccessor } from "../model-check.ts";
-import { textOption } from "../options.ts";
 import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, originsOf, requireKnown, unknownRun } from "../targets.ts";
 import { fieldFlags, loadReferences, readVariableRules, requireCount } from "./input-options.ts";
 import { running } from "./shared-options.ts";
-import { readSubmitOptions, submitOptions } from "./submit-options.ts";
+import { readSubmitOptions, type SubmitContext, submitOptions } from "./submit-options.ts";
 
-export const command: CommandDetails = {
+export const command = defineCommand({
   arguments: [
     { name: "<file...>", description: "prompt files (.jsonl, .txt, .csv, .tsv), or - for standard input" },
   ],
   options: submitOptions,
+  first: [
+    ...(["upstream", "maxCostMicroUsd", "dryRun", "model", "output"] as const),
+    ...(["aspect_ratio", "size", "count", "variables", "isUpdate"] as const),
+  ],
   examples: [
     "imgbatch submit prompts.jsonl",
     "imgbatch submit prompts.jsonl --upstream google",
@@ -75,7 +80,7 @@ export const command: CommandDetails = {
   exits: running,
   resumes: true,
   run,
-};
+});
 
 type SubmitOptions = ReturnType<typeof readSubmitOptions> & {
   limits: Limits;
@@ -89,7 +94,7 @@ const ANEW = "run the same command again: it says how to make the cancelled ones
  * `imgbatch submit`: submits, waits, downloads and verifies. Reports every fault of the input before it starts a
  * service.
  */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: SubmitContext): Promise<CommandResult> {
   const typed = readSubmitOptions(context);
   const limits = typed.limitsFor(await limitsOfRun(context, typed.dir));
   requireCount(typed.count, limits);
@@ -110,12 +115,12 @@ async function run(context: CommandContext): Promise<CommandResult> {
       isStrict: options.isStrict,
       root: context.root,
       hidden: context.hidden,
-      ...(await readVariableRules(context)),
+      ...(await readVariableRules(context.options, context)),
       file: options.files.path,
       files: { format: options.files.format, model: typed.model ?? undefined },
       filesRoot: options.files.root,
       isUnmarked: options.files.isUnmarked,
-      shared: await loadReferences(context.options, "reference", cwd, limits),
+      shared: await loadReferences(context.options.references, "--reference", cwd, limits),
       note: (remark) => context.output.note(remark),
       options: options.itemOptions,
       flags: fieldFlags(options.itemOptions, {
@@ -125,7 +130,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       findMore: (read, problems) => findMisfits(limited, options, read, problems),
     });
     if (kept.size > 0) context.output.note(keptNote([...kept]));
-    const locks = await openLocks(limited, options, items);
+    const locks = await openLocks(limited, { ...options, typed: context.options }, items);
     if (!options.files.isForced) await requireOwnFiles(options.dir, items, locks?.isKnown);
     if (locks === null) return await runItems(limited, options, items);
     const result = await runLocked(limited, { ...options, locks });
@@ -259,7 +264,7 @@ async function runHere(
     if (state === null) return null;
     const isNamed = isReal(providers);
     if (isNamed && !isFrom(Object.values(state.request?.origins ?? {}), providers)) return null;
-    const plan = planBefore(options, items, state, { isReal: isNamed });
+    const plan = await planBefore(options, items, state, { isReal: isNamed });
     if (plan === null) return null;
     const { outcomeHere } = await import("../../runs/recorded.ts");
     const outcome = await outcomeHere({ dir, state, plan, keepZip }, signal);
@@ -270,7 +275,7 @@ async function runHere(
       reportReplay({ reporter: output, clock }, batch, { round: 0 });
     for (const { batch_id = null, custom_id, status, error = null } of outcome.lines)
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
-    const updateStep = commandAgain(context.typed, "--update");
+    const updateStep = commandAgain(context.typed, submitOptions.isUpdate);
     return describeFinished(context, {
       outcome,
       state,
@@ -345,7 +350,8 @@ async function finishSubmitted(
   const result = await withRunLock(dir, { clock, signal }, async () => {
     const state = await readRunState(dir);
     if (state === null || unsentBatches(state, service).every(({ refused }) => refused)) return null;
-    if (planBefore(options, items, state, { isReal: isReal(service.providers) }) === null) return null;
+    if ((await planBefore(options, items, state, { isReal: isReal(service.providers) })) === null)
+      return null;
     const run = { dir, state, service, clock, reporter, signal, submissions, sharesReferences: true };
     const isWanted = ({ refused }: RunBatch) => !isFindOnly || refused !== true;
     // A batch that is not there is refused, since nothing is agreed to.
@@ -363,18 +369,22 @@ async function finishSubmitted(
 }
 
 /** Plans these prompts as an earlier command did, with the models and qualities of then; null if the run has others. */
-function planBefore(
+async function planBefore(
   options: SubmitOptions,
   items: readonly PromptItem[],
   state: RunState,
   named: { isReal: boolean },
-): Plan | null {
+): Promise<Plan | null> {
   const { request } = state;
   if (request === null) return null;
   const name = options.name ?? request.task_name;
   const model = firstModel(items, options.model, request.model) ?? request.model;
   const { default_qualities: qualities = {}, origins = {} } = request;
-  const settled = settleItems(items, model, (item) => qualities[item.model ?? model] ?? null);
+  const qualityOf = (item: PromptItem) => qualities[item.model ?? model] ?? null;
+  const shaped = await adoptShapes(options.dir, items, model, qualityOf);
+  // Only the service knows which shapes the models take.
+  if (shaped.open.size > 0) return null;
+  const settled = settleItems(shaped.items, model, qualityOf);
   // Without an upstream, nothing else is named than what made it.
   const from = { origins, isReal: named.isReal || request.images === "real" };
   const planned = [false, true].map((shares) =>
@@ -400,7 +410,9 @@ async function submit(
   const models = await chooseModels(service.http, items, wanted, signal);
   const rules = rulesOf(options, models);
   const { limits } = rules;
-  const settled = fitItems(items, models, rules);
+  const shaping = { isStrict: options.isStrict, note: reporter.note };
+  const shaped = await shapeItems(options.isNew ? null : options.dir, items, models, shaping);
+  const settled = fitItems(shaped, models, rules);
   if (options.isExpanded) return describeExpanded(context, items, models.first.id);
   const defaultQualities = Object.fromEntries(
     [models.first, ...items.map(models.of)].flatMap(({ id, options }) =>
@@ -465,7 +477,7 @@ async function submit(
     }
     let advice: string | undefined;
     const isPlain = !options.isNew && options.explicitKey === null;
-    const updateStep = isPlain ? commandAgain(context.typed, "--update") : undefined;
+    const updateStep = isPlain ? commandAgain(context.typed, submitOptions.isUpdate) : undefined;
     const result = await makeBatches(context, service, { ...options, updateStep }, async () => {
       const started = await begin();
       const isEnded = started.batches.every(({ isDone }) => isDone);
@@ -491,7 +503,7 @@ function requireWanted(
   const isLocked = locks?.wanted !== undefined && update.settings.length === 0;
   if (isLocked && places.every((place) => locks.wanted.has(place))) return;
   const cost = budget.estimate(images);
-  const again = commandAgain(typed, "--update");
+  const again = commandAgain(typed, submitOptions.isUpdate);
   const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
   const makes =
     images.length === 0
@@ -591,7 +603,7 @@ export async function withoutService(context: CommandContext): Promise<ImgbatchE
   const { global, options, cwd } = context;
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
   const { server } = loadConfig(configChoice(context));
-  const upstream = textOption(options, "upstream");
+  const { upstream } = options;
   const words: (string | Flag)[] = upstream === undefined ? [] : [{ flag: "--upstream" }, upstream];
   const start = `start one in another terminal (${nextCommand(global, "serve", ...words)}) and run the same command again`;
   const isElsewhere = (await serviceAt(server, [])) !== null;

@@ -2,10 +2,10 @@ import { withCounts } from "../../client/batches.ts";
 import { timeLimit } from "../../client/poll.ts";
 import { retryIds } from "../../runs/directory/run-state.ts";
 import { awaitBatches } from "../../runs/wait.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import { explainStop, pollInterval, trackEnded } from "../interruption.ts";
-import { positiveDurationOption } from "../options.ts";
+import type { Values } from "../options.ts";
 import { describeEnd } from "../output/batches.ts";
 import {
   recordAll,
@@ -15,22 +15,21 @@ import {
   requireSubmitted,
   resolveTargets,
 } from "../targets.ts";
-import { intervalOption, targets, timeoutOption, waiting } from "./shared-options.ts";
+import { targets, waiting, waitOptions } from "./shared-options.ts";
 
-export const command: CommandDetails = {
+export const command = defineCommand({
   arguments: [targets],
-  options: [timeoutOption, intervalOption],
+  options: waitOptions,
   examples: ["imgbatch wait prompts-images --timeout 45m"],
   exits: [...waiting, "money", "saving"],
   run,
-};
+});
 
 /** `imgbatch wait`: waits until every batch has ended. */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: CommandContext<Values<typeof waitOptions>>): Promise<CommandResult> {
   const { options, clock } = context;
   const { output, hasEnded } = trackEnded(context.output);
-  const interval = positiveDurationOption(options, "interval");
-  const limit = timeLimit(context, positiveDurationOption(options, "timeout"));
+  const limit = timeLimit(context, options.timeoutMs);
   const targets = await resolveTargets(context);
   const ids = targets.flatMap((target) => target.ids);
   let going = ids;
@@ -47,7 +46,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
           service,
           clock,
           random: Math.random,
-          intervalMs: pollInterval(interval, service, output),
+          intervalMs: pollInterval(options.intervalMs, service, output),
           signal,
           reporter: output,
           retries: new Set(targets.flatMap(({ run }) => (run === null ? [] : retryIds(run.state)))),

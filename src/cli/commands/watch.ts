@@ -5,12 +5,18 @@ import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { EMBEDDED } from "../../runs/directory/run-service.ts";
 import { hasChanged, outageText, pollBatches } from "../../runs/wait.ts";
-import type { CommandContext, CommandDetails, CommandResult, Lines, Output } from "../command.ts";
+import {
+  type CommandContext,
+  type CommandResult,
+  defineCommand,
+  type Lines,
+  type Output,
+} from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
 import { savingEarlyOf } from "../finish-run.ts";
 import { explainStop, pollInterval } from "../interruption.ts";
-import { positiveDurationOption } from "../options.ts";
+import type { Values } from "../options.ts";
 import { batchLine, describeEnd } from "../output/batches.ts";
 import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import {
@@ -23,31 +29,35 @@ import {
   type Target,
 } from "../targets.ts";
 import { mayColor, mayShowDashboard } from "../terminal.ts";
-import { intervalOption, targets, timeoutOption, waiting } from "./shared-options.ts";
+import { targets, waiting, waitOptions } from "./shared-options.ts";
 
-export const command: CommandDetails = {
+export const command = defineCommand({
   arguments: [{ ...targets, name: "[id|dir...]" }],
-  options: [timeoutOption, intervalOption],
+  options: waitOptions,
   examples: ["imgbatch watch", "imgbatch watch prompts-images"],
   exits: [...waiting, "money", "saving"],
   run,
-};
+});
 
 /**
  * `imgbatch watch`: waits and shows progress. Without arguments it watches every running batch of the key, shows those that
  * are stopped, and begins nothing.
  */
-async function run(context: CommandContext): Promise<CommandResult> {
+async function run(context: CommandContext<Values<typeof waitOptions>>): Promise<CommandResult> {
   const { options, results } = context;
-  const interval = positiveDurationOption(options, "interval");
-  const limit = timeLimit(context, positiveDurationOption(options, "timeout"));
+  const limit = timeLimit(context, options.timeoutMs);
   const targets = await resolveTargets(context);
   // The reader of the output has gone, so nothing is left to do.
   const signal = AbortSignal.any([limit.signal, results.closed]);
   try {
     const needs = { workers: true, ...rememberedUpstream(targets) };
     return await withService({ ...context, signal }, needs, (service) =>
-      watch({ ...context, signal }, targets, service, pollInterval(interval, service, context.output)),
+      watch(
+        { ...context, signal },
+        targets,
+        service,
+        pollInterval(options.intervalMs, service, context.output),
+      ),
     );
   } catch (error) {
     if (results.closed.aborted && !limit.signal.aborted) return { json: {} };

@@ -7,7 +7,7 @@ import { dataDirectoryOf, type PricedModel } from "../../config/paths.ts";
 import type { Config } from "../../config/schema.ts";
 import { identityOf, keyProblem, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { DEFAULT_LIMITS, type Limits, UNKNOWN_OUTCOMES, WIDEST_LIMITS } from "../../contract/limits.ts";
+import { DEFAULT_LIMITS, type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
 import { named } from "../../contract/waiting.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
 import type { Attempt, Http } from "../../http/http.ts";
@@ -19,7 +19,7 @@ import { PRESETS } from "../../providers/catalogue/catalogue.ts";
 import { EMBEDDED, keyFingerprint } from "../../runs/directory/run-service.ts";
 import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext, Output } from "../command.ts";
-import { choiceOption, concurrencyOf, type GlobalOptions, textOption, usdOption } from "../options.ts";
+import type { GlobalOptions } from "../options.ts";
 import { readAll, type Terminal } from "../terminal.ts";
 import type {
   ConnectedService,
@@ -246,13 +246,12 @@ export async function withService<T>(
   work: (service: ConnectedService) => Promise<T>,
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
-    const unknownOutcome = choiceOption(context.options, "unknown", UNKNOWN_OUTCOMES);
-    const concurrency = concurrencyOf(context.options);
+    const { unknownOutcome, concurrency } = context.options;
     const all = { ...needs, priced: pricedModel(context), unknownOutcome, concurrency };
     const service = await context.connect(all, context.signal);
     const { kind, baseUrl } = service;
     // `generate --file` sends as many requests at once to any service.
-    if (concurrency !== undefined && kind !== "embedded" && context.options.file === undefined)
+    if (concurrency !== undefined && kind !== "embedded" && context.options.promptFile === undefined)
       context.output.note(
         `--concurrency has no effect: the service at ${baseUrl} decides how many images it makes at once`,
       );
@@ -352,9 +351,8 @@ const UNLISTED: readonly string[] = ["BATCH_IMAGE_INVALID_MODEL", "REALTIME_MODE
 
 /** The model of a command with its `--unit-cost`; null without that. */
 function pricedModel({ options }: Pick<CommandContext, "options">): PricedModel | null {
-  const micros = usdOption(options, "unitCost");
-  if (micros === undefined) return null;
-  return { id: textOption(options, "model") ?? null, usd: microsToNumber(micros) };
+  const { model = null, unitCostMicroUsd: micros } = options;
+  return micros === undefined ? null : { id: model, usd: microsToNumber(micros) };
 }
 
 /** The embedded service lists no model whose provider is disabled: then the provider is to be mended, not the model. */

@@ -2,7 +2,7 @@ import { lstat, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { loadConfig, parseConfig } from "../../config/load.ts";
-import { type ConfigChoice, VENDOR_NAMES } from "../../config/paths.ts";
+import type { ConfigChoice } from "../../config/paths.ts";
 import type { Role } from "../../config/roles.ts";
 import type { Config } from "../../config/schema.ts";
 import { type StoragePlaces, storagePlaces } from "../../config/storage-places.ts";
@@ -13,7 +13,6 @@ import { parseDuration } from "../../kernel/durations.ts";
 import { isJobType } from "../../providers/catalogue/catalogue.ts";
 import { isDataDirectoryInUse } from "../../service/native-modules.ts";
 import type { CommandContext } from "../command.ts";
-import { choiceOption, textOption } from "../options.ts";
 import { requireKeys, requireSendableKeys } from "./embedded.ts";
 
 /**
@@ -26,7 +25,7 @@ export function serviceConfig(
   { mayLackKeys, records = false }: { mayLackKeys: boolean; records?: boolean },
 ): Config {
   const choice = configChoice(context);
-  const config = withSimulation(loadConfig({ ...choice, records }), textOption(context.options, "simulate"));
+  const config = withSimulation(loadConfig({ ...choice, records }), context.options.simulate);
   if (records) requireRecordable(config);
   if (choice.upstream !== null || !mayLackKeys) requireKeys(config);
   else requireSendableKeys(config, mayLackKeys);
@@ -86,12 +85,8 @@ export function storageOf(
   { options }: Pick<CommandContext, "options">,
   config: Pick<Config, "storage"> | null,
 ): StoragePlaces {
-  const flags = {
-    database: textOption(options, "database"),
-    blobs: textOption(options, "blobs"),
-    s3Endpoint: textOption(options, "s3Endpoint"),
-    s3Region: textOption(options, "s3Region"),
-  };
+  const { database, blobs, s3Endpoint, s3Region } = options;
+  const flags = { database, blobs, s3Endpoint, s3Region };
   return storagePlaces(config?.storage, flags, readStorageEnvironment());
 }
 
@@ -113,29 +108,29 @@ export function requireShared(role: Role, { database, blobs }: StoragePlaces): v
   throw new ImgbatchError("INVALID_CONFIG", message, { advice: `add ${missing.join(" ")}` });
 }
 
-/** Returns the configuration that a command line asks for. Throws `USAGE` for an unknown vendor. */
+/** Returns the configuration that a command line asks for. */
 export function configChoice({
   global,
   options,
   cwd,
 }: Pick<CommandContext, "global" | "options" | "cwd">): ConfigChoice {
-  const replay = textOption(options, "replay");
+  const { replay, upstream = null, vendor = null } = options;
   const typed = {
     baseUrl: global.baseUrl ?? readEnvironment().baseUrl,
-    "storage.database": textOption(options, "database") ?? readStorageEnvironment().databaseUrl,
-    "storage.blobs": textOption(options, "blobs"),
+    "storage.database": options.database ?? readStorageEnvironment().databaseUrl,
+    "storage.blobs": options.blobs,
     replay,
-    "storage.s3.endpoint": textOption(options, "s3Endpoint"),
-    "storage.s3.region": textOption(options, "s3Region"),
-    "server.host": textOption(options, "host"),
-    "server.port": textOption(options, "port"),
-    "vendor.preset": textOption(options, "vendor"),
+    "storage.s3.endpoint": options.s3Endpoint,
+    "storage.s3.region": options.s3Region,
+    "server.host": options.host,
+    "server.port": options.port,
+    "vendor.preset": options.vendor,
   };
   return {
     file: global.config,
     cwd,
-    upstream: textOption(options, "upstream") ?? null,
-    vendor: choiceOption(options, "vendor", VENDOR_NAMES) ?? null,
+    upstream,
+    vendor,
     ...(replay === undefined ? {} : { replay }),
     replaced: Object.entries(typed).flatMap(([field, value]) => (value === undefined ? [] : [field])),
   };

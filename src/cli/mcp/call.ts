@@ -5,7 +5,7 @@ import { programName } from "../../kernel/command-line.ts";
 import { liesInOne, realPathBelow } from "../../kernel/files.ts";
 import { hideApiKeys, hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { numberToMicros } from "../../kernel/money.ts";
-import type { CommandContext, CommandResult, Output } from "../command.ts";
+import type { CommandContext, CommandDetails, CommandResult, Output } from "../command.ts";
 import { command as download } from "../commands/download.ts";
 import { command as generate } from "../commands/generate.ts";
 import { command as items } from "../commands/items.ts";
@@ -15,6 +15,7 @@ import { command as status } from "../commands/status.ts";
 import { command as submit } from "../commands/submit.ts";
 import { httpTo, opened } from "../connect/connect.ts";
 import type { ConnectedService, ServiceNeeds } from "../connect/connection.ts";
+import { type Typed, valuesOf } from "../options.ts";
 import { errorDocument, toImgbatchError } from "../output/finish.ts";
 import { adviceFor } from "../output/next-step.ts";
 import type { Spending } from "./spending.ts";
@@ -26,8 +27,8 @@ export interface Session {
   spending: Spending;
   /** Returns the service that the calls use. */
   connect(needs: ServiceNeeds): Promise<ConnectedService>;
-  /** The options of `mcp` that go on to the commands. */
-  passed: Readonly<Record<string, unknown>>;
+  /** The options of `mcp` that go on to the commands which make images. */
+  passed: { upstream?: string; unitCostMicroUsd?: string };
   /** Aborted when the client has closed its end. */
   closing: AbortSignal;
 }
@@ -35,19 +36,23 @@ export interface Session {
 /** The commands that tools run. */
 const COMMANDS = { download, generate, items, models, retry, status, submit };
 
+/** What is typed for the options of a command, by their names. */
+type TypedFor<Command extends CommandDetails> = { [Name in keyof Command["options"]]?: Typed };
+
 /** A command line that a tool runs. */
-export interface Line {
-  command: keyof typeof COMMANDS;
-  arguments?: readonly string[];
-  /** By camel-case name, as they would be typed: `{ output: "out", detach: true, var: ["a=b"] }`. */
-  options?: Readonly<Record<string, unknown>>;
-  /** The text of standard input. */
-  stdin?: string;
-  /** The directory whose images are paid for: a real path. Left out by tools that make none. */
-  pays?: string;
-  /** Whether it goes on when the client has closed its end: its images are paid, and not kept elsewhere. */
-  outlasts?: boolean;
-}
+export type Line = {
+  [Name in keyof typeof COMMANDS]: {
+    command: Name;
+    arguments?: readonly string[];
+    options?: TypedFor<(typeof COMMANDS)[Name]>;
+    /** The text of standard input. */
+    stdin?: string;
+    /** The directory whose images are paid for: a real path. Left out by tools that make none. */
+    pays?: string;
+    /** Whether it goes on when the client has closed its end: its images are paid, and not kept elsewhere. */
+    outlasts?: boolean;
+  };
+}[keyof typeof COMMANDS];
 
 /** The result of a command, with what it said to a person. */
 export interface Done {
@@ -84,11 +89,10 @@ export async function runLine(session: Session, line: Line, tell: (text: string)
   };
   let http: Http | null = null;
   const bytes = Buffer.from(stdin);
-  const inner: CommandContext = {
+  const inner: Omit<CommandContext, "options"> = {
     ...context,
     beganMs: context.clock.nowMs(),
     global: { ...context.global, json: true },
-    options: { ...options, ...(MAKING.includes(name) ? session.passed : {}) },
     arguments: words,
     typed: [name, ...words],
     signal: line.outlasts ? new AbortController().signal : closing,
@@ -116,7 +120,9 @@ export async function runLine(session: Session, line: Line, tell: (text: string)
   if (purse !== null) inner.purse = purse;
   let result: CommandResult | null = null;
   try {
-    result = (await COMMANDS[name].run?.(inner)) ?? null;
+    const typed = { ...options, ...(MAKING.includes(name) ? session.passed : {}) };
+    const { run, options: table = {} }: CommandDetails = COMMANDS[name];
+    result = (await run?.({ ...inner, options: valuesOf(table, typed, inner.beganMs) })) ?? null;
   } finally {
     await purse?.settle(madeBy(result));
   }

@@ -16,9 +16,9 @@ import { microsToDecimal, microsToNumber, upToCents } from "../../kernel/money.t
 import { readVersion } from "../../kernel/package-file.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import type { CommandContext } from "../command.ts";
+import { moneyOptions, upstreamOption } from "../commands/shared-options.ts";
 import { openService } from "../connect/connect.ts";
 import type { ConnectedService, ServiceNeeds } from "../connect/connection.ts";
-import { pathOption, textOption, usdOption } from "../options.ts";
 import { toImgbatchError } from "../output/finish.ts";
 import { commandAgain } from "../output/next-step.ts";
 import { failureOf, type Line, runLine, type Session } from "./call.ts";
@@ -28,10 +28,13 @@ import { type Answer, TOOLS, type Tool } from "./tools.ts";
 
 const INSTRUCTIONS = `imgbatch makes images in bulk. Write prompts into a JSONL file below the root, then: check_prompts, submit, status until all batches have ended, download. For one image: generate. Ids and directories are handles: pass them on. Next steps are written as command lines; the tool of the same name takes the same step. Money is a person's: without their consent to a total no paid image is made. Never work around a refusal.`;
 
-/** Serves the Model Context Protocol on standard input and output until the client closes its end, or a signal comes. */
-export async function serveMcp(context: CommandContext): Promise<void> {
+/**
+ * Serves the Model Context Protocol on standard input and output until the client closes its end, or a signal comes. Files are
+ * read and written below the directory `shownRoot` alone.
+ */
+export async function serveMcp(context: CommandContext, shownRoot: string): Promise<void> {
   const closing = new AbortController();
-  const { session, service, dataDirectory } = await openSession(context, closing.signal);
+  const { session, service, dataDirectory } = await openSession(context, shownRoot, closing.signal);
   const calls = new Map<string, Promise<CallResult>>();
   const input = Readable.from(boundedLines(context.stdin()));
   const transport = new StdioServerTransport(input, lineWriter(context));
@@ -82,14 +85,14 @@ async function* boundedLines(stdin: AsyncIterable<Uint8Array>): AsyncGenerator<U
 
 const NEWLINE = 0x0a;
 
-/** Throws `USAGE` for wrong options. */
-async function openSession(context: CommandContext, closing: AbortSignal) {
+/** Throws `USAGE` for a wrong root, and for a key that would come from standard input. */
+async function openSession(context: CommandContext, shownRoot: string, closing: AbortSignal) {
   const { global, options, typed, clock } = context;
   if (global.apiKeyStdin)
     throw new ImgbatchError("USAGE", "--api-key-stdin: standard input is the client's. Use --api-key-file.", {
       param: "--api-key-stdin",
     });
-  const root = resolve(context.cwd, pathOption(options, "root") ?? ".");
+  const root = resolve(context.cwd, shownRoot);
   const isDirectory = await stat(root).then(
     (facts) => facts.isDirectory(),
     () => false,
@@ -103,9 +106,8 @@ async function openSession(context: CommandContext, closing: AbortSignal) {
   const config = global.config === NO_CONFIG_FILE ? NO_CONFIG_FILE : path(global.config);
   const apiKeyFile = path(global.apiKeyFile);
   const within = { options, cwd, global: { ...global, data: dataDirectory, config, apiKeyFile } };
-  const named = textOption(options, "upstream");
+  const { upstream: named, unitCostMicroUsd: unitCost } = options;
   const upstream = named === undefined ? undefined : upstreamName({ file: config, cwd }, named);
-  const unitCost = usdOption(options, "unitCost");
   const needs = {
     upstream: upstream === undefined ? null : { name: upstream, isTyped: true },
     priced: unitCost === undefined ? null : { id: null, usd: microsToNumber(unitCost) },
@@ -120,14 +122,15 @@ async function openSession(context: CommandContext, closing: AbortSignal) {
     context: inner,
     spending: new Spending({
       dataDirectory,
-      maxMicroUsd: usdOption(options, "maxCost") ?? null,
-      startWith: (micros) => commandAgain(typed, "--max-cost", microsToDecimal(upToCents(micros))),
+      maxMicroUsd: options.maxCostMicroUsd ?? null,
+      startWith: (micros) =>
+        commandAgain(typed, moneyOptions.maxCostMicroUsd, microsToDecimal(upToCents(micros))),
       clock,
     }),
     connect: service.connect,
     passed: {
       ...(upstream === undefined ? {} : { upstream }),
-      ...(unitCost === undefined ? {} : { unitCost: textOption(options, "unitCost") }),
+      ...(unitCost === undefined ? {} : { unitCostMicroUsd: microsToDecimal(unitCost) }),
     },
     closing,
   };
@@ -205,7 +208,7 @@ function requireUpstream(
   if (upstream === null || upstream.name === own?.name) return;
   const message = `The images of this run are made by ${upstream.name}, and this server ${own === null ? "has no --upstream" : `uses ${own.name}`}. Nothing was sent.`;
   throw new ImgbatchError("DIRECTORY_CONFLICT", message, {
-    advice: `choose another output, or ask the person to start this server with ${commandAgain(typed, "--upstream", upstream.name)}`,
+    advice: `choose another output, or ask the person to start this server with ${commandAgain(typed, upstreamOption, upstream.name)}`,
   });
 }
 

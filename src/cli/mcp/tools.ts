@@ -39,7 +39,11 @@ const promptFiles = {
 };
 type PromptFiles = z.infer<z.ZodObject<typeof promptFiles>>;
 
-async function submitLine(input: PromptFiles, session: Session, options: object): Promise<Line> {
+async function submitLine(
+  input: PromptFiles,
+  session: Session,
+  options: { dryRun: true } | { detach: true },
+): Promise<Line> {
   const below = (path: string) => pathBelow(session, path);
   const files = await Promise.all(input.files.map(below));
   const output = await below(input.output ?? defaultRunDirectory(files[0] ?? ""));
@@ -54,9 +58,9 @@ async function submitLine(input: PromptFiles, session: Session, options: object)
       output,
       ...(input.model === undefined ? {} : { model: input.model }),
       ...(input.count === undefined ? {} : { count: String(input.count) }),
-      ...(input.update ? { update: true } : {}),
-      ...(references.length === 0 ? {} : { reference: references }),
-      ...(variables.length === 0 ? {} : { var: variables }),
+      ...(input.update ? { isUpdate: true } : {}),
+      ...(references.length === 0 ? {} : { references }),
+      ...(variables.length === 0 ? {} : { variables }),
       ...options,
     },
     pays: output,
@@ -73,13 +77,6 @@ async function variableText(
   const written = values.map((each) => each.replace(/(\\*),/g, "$1$1\\,"));
   return written.map((each, i) => (i === written.length - 1 ? each : each.replace(/\\+$/, "$&$&"))).join(",");
 }
-
-const targetLine =
-  (command: Line["command"], options: (input: { [name: string]: unknown }) => object = () => ({})) =>
-  async (input: { target: string }, session: Session): Promise<Line> => {
-    await pathBelow(session, input.target);
-    return { command, arguments: [input.target], options: { ...options(input) } };
-  };
 
 const generateInput = z.object({
   prompt: z.string().min(1),
@@ -107,7 +104,7 @@ async function generateLine(input: z.infer<typeof generateInput>, session: Sessi
   const output = await pathBelow(session, input.output ?? join("generated", name));
   return {
     command: "generate",
-    options: { file: "-", output, ...(model === undefined ? {} : { model }) },
+    options: { promptFile: "-", output, ...(model === undefined ? {} : { model }) },
     stdin: JSON.stringify(row),
     pays: output,
     outlasts: true,
@@ -313,7 +310,10 @@ export const TOOLS: readonly Tool[] = [
       items: z.array(z.looseObject({ custom_id: z.string(), status: z.string() })),
       total: z.number(),
     }),
-    lineOf: targetLine("items", ({ status }) => (status === undefined ? {} : { status })),
+    lineOf: async ({ target: named, status }, session) => {
+      await pathBelow(session, named);
+      return { command: "items", arguments: [named], options: status === undefined ? {} : { status } };
+    },
     answer: ({ json }, input) => ({ json: slice(json.items as object[], input) }),
   }),
   tool({
@@ -401,12 +401,16 @@ export const TOOLS: readonly Tool[] = [
     outputSchema: submittedOutput,
     lineOf: async ({ directory, include_refused, include_lost }, session) => {
       const pays = await pathBelow(session, directory);
-      const options = {
-        ...(include_refused ? { includeRefused: true } : {}),
-        ...(include_lost ? { includeLost: true } : {}),
-        detach: true,
+      return {
+        command: "retry",
+        arguments: [pays],
+        options: {
+          ...(include_refused ? { withRefused: true } : {}),
+          ...(include_lost ? { withLost: true } : {}),
+          detach: true,
+        },
+        pays,
       };
-      return { command: "retry", arguments: [pays], options, pays };
     },
     answer: submitted,
   }),
@@ -417,7 +421,7 @@ export const TOOLS: readonly Tool[] = [
     annotations: LOOKS,
     inputSchema: z.object({ realtime: z.boolean().default(false) }),
     outputSchema: z.object({ ...common, models: z.array(z.looseObject({ id: z.string() })) }),
-    lineOf: async ({ realtime }) => ({ command: "models", options: realtime ? { realtime } : {} }),
+    lineOf: async ({ realtime }) => ({ command: "models", options: realtime ? { realtime: true } : {} }),
     answer: ({ json }) => {
       const models = json.models as { id?: string; name?: string }[];
       const idOf = ({ id, name = "" }: (typeof models)[number]) => id ?? name.replace(/^models\//, "");

@@ -13,7 +13,7 @@ import { programName, quoted, shellWord } from "../../kernel/command-line.ts";
 import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import { isLacking, lastRound } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
-import type { GlobalOptions } from "../options.ts";
+import { flagIn, type GlobalOptions, namesIn, type OptionSpec } from "../options.ts";
 
 /** The parts of the command line that an advice can repeat. */
 export interface Typed {
@@ -426,40 +426,47 @@ export function remakeCommand(
   return nextCommand(where, "retry", shownDir, ...words);
 }
 
-/** Writes a typed command line again, with a flag, or with another value of an option. Words behind `--` are no options. */
-export function commandAgain(typed: readonly string[], flag: Flag["flag"], value?: string): string {
-  const end = typed.indexOf("--");
-  const head = end < 0 ? typed : typed.slice(0, end);
-  const isValue = (i: number) => value !== undefined && head[i - 1] === flag;
-  const kept = head.filter((word, i) => word !== flag && !isValue(i) && !word.startsWith(`${flag}=`));
-  const words = [
-    ...kept,
-    flag,
-    ...(value === undefined ? [] : [value]),
-    ...(end < 0 ? [] : typed.slice(end)),
-  ];
-  return typedCommand(words);
+/** Writes a typed command line again with an option, or with another value of it. */
+export function commandAgain(
+  typed: readonly string[],
+  option: Pick<OptionSpec, "flags">,
+  value?: string,
+): string {
+  const added = value === undefined ? [flagIn(option)] : [flagIn(option), value];
+  return typedCommand(beforeOthers(wordsWithout(typed, option), added));
 }
 
-/** Writes a typed command line again with these options, and without those of no value. Words behind `--` are no options. */
+/** Writes a typed command line again with these values of flags, and without the flags of no value. */
 export function commandWith(
   typed: readonly string[],
   values: Readonly<Record<string, string | undefined>>,
 ): string {
-  const end = typed.indexOf("--");
-  const head = end < 0 ? typed : typed.slice(0, end);
-  const flags = Object.keys(values);
-  const isOf = (word = "") => flags.some((flag) => word === flag || word.startsWith(`${flag}=`));
-  const kept = head.filter((word, i) => !isOf(word) && !flags.includes(head[i - 1] ?? ""));
+  const kept = Object.keys(values).reduce<readonly string[]>(
+    (words, flag) => wordsWithout(words, { flags: `${flag} <value>` }),
+    typed,
+  );
   const given = Object.entries(values).flatMap(([flag, value]) => (value === undefined ? [] : [flag, value]));
-  const words = [...kept, ...given, ...(end < 0 ? [] : typed.slice(end))];
-  return typedCommand(words);
+  return typedCommand(beforeOthers(kept, given));
 }
 
-/** Returns the words of a command line without a flag that has no value. Words behind `--` are no options. */
-export function wordsWithout(typed: readonly string[], flag: Flag["flag"]): string[] {
+/** Returns the words of a command line without an option, in whatever form it was typed. Words behind `--` are no options. */
+export function wordsWithout(typed: readonly string[], option: Pick<OptionSpec, "flags">): string[] {
+  const names = namesIn(option);
+  const takesValue = option.flags.includes("<");
   const end = typed.indexOf("--");
-  return typed.filter((word, i) => word !== flag || (end >= 0 && i > end));
+  const isOption = (i: number) => i >= 0 && (end < 0 || i < end);
+  const isNamed = (i: number) => isOption(i) && names.includes(typed[i] ?? "");
+  const isJoined = (word: string) =>
+    takesValue && names.some((name) => word.startsWith(name.startsWith("--") ? `${name}=` : name));
+  return typed.filter(
+    (word, i) => !isNamed(i) && !(takesValue && isNamed(i - 1)) && !(isOption(i) && isJoined(word)),
+  );
+}
+
+/** Adds words to a command line, before those behind `--`. */
+function beforeOthers(typed: readonly string[], added: readonly string[]): string[] {
+  const end = typed.indexOf("--");
+  return end < 0 ? [...typed, ...added] : [...typed.slice(0, end), ...added, ...typed.slice(end)];
 }
 
 /** Writes a command line again, without the name of the program in `typed`. */

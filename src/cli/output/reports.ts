@@ -8,6 +8,7 @@ import { programName, shellWord } from "../../kernel/command-line.ts";
 import { isWithin, nearestExisting } from "../../kernel/files.ts";
 import type { Cost } from "../../kernel/money.ts";
 import { openPath } from "../../processes/programs.ts";
+import type { Oddities } from "../../runs/checks.ts";
 import { type RunInput, readRunInput } from "../../runs/directory/input.ts";
 import { readVersions } from "../../runs/directory/results.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
@@ -17,20 +18,12 @@ import { buildReport, type EndedImage } from "../../runs/reports/run-report.ts";
 import { writeReports } from "../../runs/reports/write-reports.ts";
 import { repairsOf, stands } from "../../runs/standing.ts";
 import type { CommandContext } from "../command.ts";
-import { flagOption, pathOption, type TypedOptions, textOption } from "../options.ts";
+import type { SharedOptions } from "../commands/shared-options.ts";
 
-/** Reads `--junit` and `--markdown`; paths are relative to the working directory. */
+/** Where the reports of `--junit` and `--markdown` go; paths are relative to the working directory. */
 export function readReportPaths({ options, cwd }: Pick<CommandContext, "options" | "cwd">) {
-  const path = (name: string) => {
-    const text = textOption(options, name);
-    return text === undefined ? undefined : resolve(cwd, text);
-  };
-  return { junit: path("junit"), markdown: path("markdown") };
-}
-
-/** Reads the same, and `--no-gallery`. */
-function readFlags(context: Pick<CommandContext, "options" | "cwd">) {
-  return { ...readReportPaths(context), gallery: context.options.gallery !== false };
+  const full = (path: string | undefined) => (path === undefined ? undefined : resolve(cwd, path));
+  return { junit: full(options.junit), markdown: full(options.markdown) };
 }
 
 /**
@@ -49,6 +42,8 @@ export async function writeRunReports(
     /** What this command paid, in micro-dollars. Default: all that the run has cost. */
     paidNowMicroUsd?: number;
     retryCommand?: string | null;
+    /** What looks odd about the pictures. Default: nothing. */
+    oddities?: Oddities;
   },
 ): Promise<void> {
   const { outcome, shownDir, ...rest } = run;
@@ -65,7 +60,8 @@ export async function writeRunReports(
   const actions = readActionsEnvironment();
   // Other steps read the output, in the root or in this directory.
   await writeReports(dir, buildReport(facts), {
-    ...readFlags(context),
+    ...readReportPaths(context),
+    gallery: !context.options.noGallery,
     actions: actions && { ...actions, directory: fromRoot(".") === "." ? shownDir : dir },
     loadThumbnail,
     say: context.output.note,
@@ -73,7 +69,7 @@ export async function writeRunReports(
     signal: context.signal,
   });
   context.output.settle();
-  if (!flagOption(context.options, "open")) return;
+  if (!context.options.open) return;
   const sheet = join(dir, GALLERY_FILE);
   if (!(await openPath(sheet)))
     context.output.note(`nothing can be opened here; the contact sheet is ${sheet}`);
@@ -114,7 +110,7 @@ export class SheetSoFar {
   /** Shows the images that are here: at once, unless the page was written a moment ago. */
   show(soFar: SoFar): void {
     this.#unwritten = soFar;
-    if (readFlags(this.#context).gallery) this.#work ??= this.#follow();
+    if (!this.#context.options.noGallery) this.#work ??= this.#follow();
   }
 
   /** Shows at once what `show` was given, and ends the work. */
@@ -192,15 +188,15 @@ export async function loadThumbnail(): Promise<MakeThumbnail | null> {
  * Throws `SAVE_FAILED` if a requested report cannot be written, before any paid request is sent. A missing directory is
  * no error: writing the report creates it. Throws `USAGE` for `--open` without a contact sheet. This function writes nothing.
  */
-export async function requireReportPaths(options: TypedOptions, cwd: string): Promise<void> {
+export async function requireReportPaths(options: SharedOptions, cwd: string): Promise<void> {
   for (const flag of ["--no-gallery", "--detach"] as const) {
-    const isTyped = flag === "--detach" ? options.detach === true : options.gallery === false;
-    if (options.open !== true || !isTyped) continue;
+    const isTyped = flag === "--detach" ? options.detach : options.noGallery;
+    if (!options.open || !isTyped) continue;
     const message = `--open and ${flag}: ${flag} writes no contact sheet; use one of them.`;
     throw new ImgbatchError("USAGE", message, { param: "--open" });
   }
-  for (const name of ["junit", "markdown"]) {
-    const named = pathOption(options, name);
+  for (const name of ["junit", "markdown"] as const) {
+    const { [name]: named } = options;
     if (named === undefined) continue;
     const param = `--${name}`;
     const path = resolve(cwd, named);

@@ -12,13 +12,28 @@ import {
   PARTIAL_SUFFIX,
   syncDirectory,
 } from "../../kernel/files.ts";
-import { IMAGES_FOLDER, INPUT_FILE, REFERENCES_FOLDER, VERSIONS_FOLDER } from "./names.ts";
+import {
+  CHECKS_FILE,
+  IMAGES_FOLDER,
+  INPUT_FILE,
+  REFERENCES_FOLDER,
+  REVIEW_FILE,
+  VERSIONS_FOLDER,
+} from "./names.ts";
 import { isSameService, type RunService } from "./run-service.ts";
 import { newBatch, newRunState, readRunState, recordBatch, writeRunState } from "./run-state.ts";
 import type { RunState } from "./run-state-schema.ts";
 
 /** Names that a run writes. In a directory without a run state, files of these names are not the run's. */
-const OWN_NAMES = [IMAGES_FOLDER, REFERENCES_FOLDER, "input.jsonl", "results.jsonl", "retry.jsonl"];
+const OWN_NAMES = [
+  IMAGES_FOLDER,
+  REFERENCES_FOLDER,
+  "input.jsonl",
+  "results.jsonl",
+  "retry.jsonl",
+  REVIEW_FILE,
+  CHECKS_FILE,
+];
 
 /**
  * Makes the directory when needed and returns its run state, null when it is new. `inputSha256` is null when images are

@@ -18,6 +18,9 @@ export const REFERENCES_FOLDER = "references";
  * upstream sent them, where those in `images/` are converted.
  */
 export const VERSIONS_FOLDER = "versions";
+/** What a person decided about the pictures, and what a look at them found. */
+export const REVIEW_FILE = "review.jsonl";
+export const CHECKS_FILE = "checks.jsonl";
 
 /** Gives every file of a run a path of its own below `images/`. */
 interface DiskNames {

@@ -53,6 +53,11 @@ async function readOldItems(dir: string): Promise<OldItem[]> {
   return items;
 }
 
+/** The same for a line of a run's input. */
+export function contentOfLine(line: InputLine): string {
+  return toOldItem(line).content;
+}
+
 function toOldItem(line: InputLine): OldItem {
   const { custom_id: id, prompt, output_count: outputCount = 1, reference_images = [], source } = line;
   const isGenerated = source.id === undefined;
@@ -157,7 +162,8 @@ function gapsIn<T>(items: readonly T[], anchorOf: (item: T) => OldItem | undefin
   return new Map([...gaps].map(([key, group]) => [key, group.map(({ item }) => item)]));
 }
 
-function contentOfItem({ prompt, references, ...item }: PromptItem): string {
+/** Returns a text that stands for all that an item asks for but its id: equal for equal items. */
+export function contentOfItem({ prompt, references, ...item }: PromptItem): string {
   const named = references.map(({ sha256, id, type }) => ({ path: referencePath(sha256), id, type }));
   return contentOf(textOf(prompt), named, { ...optionsOf(item), model: item.model });
 }

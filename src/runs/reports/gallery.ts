@@ -184,6 +184,7 @@ function pageSlots(report: RunReport): Record<string, string> {
     ok: String(images.length - failedCount),
     failed: String(failedCount - refusedCount),
     refused: String(refusedCount),
+    odd: String(images.filter((image) => image.odd.length > 0).length),
     details: images.some(({ metadata }) => metadata.length > 0) ? DETAILS : "",
     brief: report.hasOwnIds ? "" : "brief",
     footer: `Made by imgbatch. The images lie beside this page, in <code>images/</code>; what is known of each is in <code>results.jsonl</code>.`,
@@ -246,7 +247,7 @@ function cardOf(
   sources: readonly string[],
   compared: { prompt: string | null; variant: string } | null = null,
 ): string {
-  const { id, prompt, files, options, metadata, origin, notes, error, cost, tookMs } = image;
+  const { id, prompt, files, options, metadata, origin, notes, odd, error, cost, tookMs } = image;
   const pictures = error === null ? picturesOf(image, sources) : failurePanel(error);
   const isKnown = prompt === null || prompt === compared?.prompt;
   // The large view and the filter read it.
@@ -261,13 +262,21 @@ function cardOf(
   const size = facts.length === 0 ? "" : line("size", facts.join(" · "));
   const made = origin.length === 0 ? "" : line("made", origin.join(" · "));
   const noted = notes.map((note) => line("note", note)).join("");
+  const looks = odd.length === 0 ? "" : line("odd", `looks odd: ${odd.join("; ")}`);
   const fields = metadata.map(
     ([name, text]) => `<p dir="auto"><span>${escapeMarkup(name)}:</span> ${escapeMarkup(text)}</p>`,
   );
   const more = fields.length === 0 ? "" : `<div class="meta">${fields.join("")}</div>`;
-  const about = `${said}${variant}<p class="id"><bdi>${escapeMarkup(id)}</bdi></p>${more}${asked}${size}${made}${noted}`;
-  // The filter reads the first word.
-  const kind = error === null ? "ok" : isRefusalCode(error.code) ? "refused fail" : "fail";
+  const about = `${said}${variant}<p class="id"><bdi>${escapeMarkup(id)}</bdi></p>${more}${asked}${size}${made}${looks}${noted}`;
+  // The filters read these words.
+  const kind =
+    error === null
+      ? odd.length === 0
+        ? "ok"
+        : "ok odd"
+      : isRefusalCode(error.code)
+        ? "refused fail"
+        : "fail";
   return `<li class="${kind}">${pictures}<div class="about">${about}</div></li>\n`;
 }
 

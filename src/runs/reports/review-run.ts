@@ -4,6 +4,7 @@ import type { ReviewDecision, ReviewImage, ReviewLine, ReviewPicture } from "../
 import { formatDuration } from "../../kernel/durations.ts";
 import { groupBy } from "../../kernel/json.ts";
 import { formatUsd, numberToMicros } from "../../kernel/money.ts";
+import { findOddities } from "../checks.ts";
 import { type RunInput, readRunInput } from "../directory/input.ts";
 import { readResults, readVersions } from "../directory/results.ts";
 import { isImagePath, isVersionPath, type ResultFile } from "../directory/run-files.ts";
@@ -32,7 +33,17 @@ export async function readPictures(dir: string, shownDir: string, nowMs: number)
   const shownVersions = (id: string) =>
     (versions.get(id) ?? []).flatMap(({ files }) => files.filter(({ path }) => isVersionPath(path)));
   const model = state.request?.model ?? null;
-  const report = buildReport({ directory: shownDir, name: null, model, state, lines, input, nowMs });
+  const oddities = findOddities(dir, lines, input);
+  const report = buildReport({
+    directory: shownDir,
+    name: null,
+    model,
+    state,
+    lines,
+    input,
+    nowMs,
+    oddities,
+  });
   const pictures = new Map<string, string>();
   const picture = ({ sha256, path, width = null, height = null }: Named): ReviewPicture => {
     pictures.set(sha256, path);
@@ -56,6 +67,9 @@ export async function readPictures(dir: string, shownDir: string, nowMs: number)
       images,
       error: failed === null && images.length === 0 ? PACKED : failed,
       notes: [...new Set(own.flatMap(({ notes }) => notes))],
+      odd: own.flatMap((image, index) =>
+        image.odd.map((text) => (own.length === 1 ? text : `image ${index + 1}: ${text}`)),
+      ),
       facts: factsOf(own, report),
       earlier: own
         .flatMap((image) => shownVersions(image.id))

@@ -6,6 +6,7 @@ import { formatSize, truncateCodePoints } from "../../kernel/text.ts";
 import { type Variant, variantByPrompt } from "../../prompts/comparison.ts";
 import type { Options } from "../../prompts/options.ts";
 import type { FileLine } from "../../prompts/problems.ts";
+import type { Oddities } from "../checks.ts";
 import type { InputLine } from "../directory/input.ts";
 import type { ResultLine } from "../directory/results.ts";
 import type { ResultFile } from "../directory/run-files.ts";
@@ -93,6 +94,8 @@ export interface ReportImage {
   tookMs: number | null;
   /** Differences that a person should know. */
   notes: readonly string[];
+  /** What looks odd about its picture. */
+  odd: readonly string[];
   /** The reason why the image is missing; null if it exists. */
   error: { code: string; message: string } | null;
 }
@@ -110,6 +113,8 @@ interface ReportFacts {
   askedCount?: number;
   /** See `RunReport`. Default: 0. */
   versionCount?: number;
+  /** What looks odd about the pictures. Default: nothing. */
+  oddities?: Oddities;
   /** Instead of the costs of the batches, for a run without any. */
   cost?: Cost | null;
   /** See `RunReport`. Default: all of the cost. */
@@ -165,6 +170,7 @@ export function buildReport(facts: ReportFacts): RunReport {
       prompt,
       files,
       notes,
+      odd: (facts.oddities?.get(id) ?? []).map(({ text }) => text),
       error: files.length > 0 ? null : reason,
       fileLine: at && { ...at, file: fromRoot(at.file) },
       variant: variantOf(asked, prompt ?? "", model),

@@ -50,6 +50,9 @@ export function UsedLinkPage({ problem }: { problem: Error | null }) {
 
 type Item = ReviewLine & { key: string };
 
+/** Which lines are shown: those of a state, or those whose pictures look odd. */
+type Kind = State | "all" | "odd";
+
 /** One decision follows the other quickly: only the last one is of interest. */
 const say = (text: string) => announce(text, { isAlone: true });
 
@@ -63,7 +66,7 @@ function leastTile(count: number): number {
 export function ReviewPage() {
   const { review, error, decide, undo } = useReview();
   const [place] = useRoute();
-  const [kind, setKind] = useState<State | "all">("all");
+  const [kind, setKind] = useState<Kind>("all");
   const [words, setWords] = useState("");
   const [told, setTold] = useState<Item | null>(null);
   const [isHelping, setHelping] = useState(false);
@@ -241,41 +244,47 @@ function countStates(items: readonly ReviewLine[]): Record<State, number> {
   return counts;
 }
 
-function KindTabs(props: {
-  items: readonly Item[];
-  kind: State | "all";
-  onKind: (kind: State | "all") => void;
-}) {
+function KindTabs(props: { items: readonly Item[]; kind: Kind; onKind: (kind: Kind) => void }) {
   const { items, kind, onKind } = props;
-  const counts = { all: items.length, ...countStates(items) };
+  const odd = items.filter((item) => isOfKind(item, "odd")).length;
+  const counts = { all: items.length, odd, ...countStates(items) };
   return (
     <fieldset className="tabs" aria-label="Show">
-      {(["all", ...STATES] as const)
-        .filter((each) => each !== "failed" || counts.failed > 0 || kind === each)
+      {(["all", ...STATES, "odd"] as const)
+        .filter((each) => (each !== "failed" && each !== "odd") || counts[each] > 0 || kind === each)
         .map((each) => (
           <button key={each} type="button" aria-pressed={kind === each} onClick={() => onKind(each)}>
-            {each === "all" ? "all" : STATE_WORDS[each]} <span className="of">{count(counts[each])}</span>
+            {each === "odd" ? "looks odd" : each === "all" ? "all" : STATE_WORDS[each]}{" "}
+            <span className="of">{count(counts[each])}</span>
           </button>
         ))}
     </fieldset>
   );
 }
 
-function isSought(item: Item, kind: State | "all", sought: string): boolean {
-  if (kind !== "all" && stateOf(item) !== kind) return false;
-  const texts = [item.id, item.prompt, item.decision?.words, item.error?.code, item.error?.message];
+function isOfKind(item: Item, kind: Kind): boolean {
+  if (kind === "odd") return item.odd.length > 0;
+  return kind === "all" || stateOf(item) === kind;
+}
+
+function isSought(item: Item, kind: Kind, sought: string): boolean {
+  if (!isOfKind(item, kind)) return false;
+  const { id, prompt, decision, error, odd } = item;
+  const texts = [id, prompt, decision?.words, error?.code, error?.message, ...odd];
   return sought === "" || texts.some((text) => text?.toLowerCase().includes(sought));
 }
 
 function describeLine(item: Item, width: number): TileView {
-  const { id, prompt, error, decision, images } = item;
+  const { id, prompt, error, decision, images, odd } = item;
   const state = stateOf(item);
+  const looks = odd.length === 0 ? "" : `looks odd: ${odd.join("; ")}`;
+  const text = decision?.words || looks || prompt;
   return {
     className: `reviewed ${STATE_WORDS[state]}`,
-    label: `${id}, ${STATE_WORDS[state]}: ${state === "failed" ? error?.message : decision?.words || prompt}`,
+    label: `${id}, ${STATE_WORDS[state]}: ${state === "failed" ? error?.message : text}`,
     picture: state === "failed" ? <Failure item={item} /> : <TilePicture item={item} width={width} />,
     name: images.length > 1 ? `${id} · ${images.length} images` : id,
-    text: state === "failed" ? (error?.code ?? "") : decision?.words || prompt,
+    text: state === "failed" ? (error?.code ?? "") : text,
     prompt,
     isFailed: state === "failed",
   };

@@ -261,7 +261,7 @@ function ReviewFacts({
   act: (key: string) => () => void;
   onUndo: () => void;
 }) {
-  const { id, prompt, decision, error, notes, images } = item;
+  const { id, prompt, decision, error, notes, odd, images } = item;
   const decides = [
     { key: "k", icon: "check", word: "Keep", verdict: "keep" },
     { key: "x", icon: "retry", word: "Again", verdict: "again" },
@@ -313,6 +313,7 @@ function ReviewFacts({
           </span>
         </p>
       )}
+      {odd.length > 0 && <p className="note warn">looks odd: {odd.join("; ")}</p>}
       {notes.map((note) => (
         <p key={note} className="note warn">
           {note}
