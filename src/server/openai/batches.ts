@@ -33,7 +33,7 @@ import {
 import { modelNamed } from "../native-api/models.ts";
 import type { Operation, Surface } from "../operation.ts";
 import { plainFormat, shapeOf } from "../request-body/json-reader.ts";
-import { imageFacts, revisedPromptOf, usageView } from "./images.ts";
+import { imageFacts, revisedPromptOf, usageView, usedOptions } from "./images.ts";
 import { checkFields, EDIT_IMAGES, IMAGES_SHAPE, imagesFormat, readJson } from "./read-request.ts";
 
 /** Whether OpenAI's library sends a request again, after an answer that it did not get or did not like. */
@@ -384,12 +384,13 @@ function bodyOf(
   const { prompt, modelVersion, finishedAtMs, answer } = item;
   const model = modelVersion ?? batch.model;
   const drawn = { model, prompt, size: item.options.size, inputImages, outputImages: 1 };
-  const usage = usageView(answer, item.usage, batch.upstream === DRAWINGS ? drawn : null);
+  const isDrawn = batch.upstream === DRAWINGS;
+  const usage = usageView(answer, item.usage, isDrawn ? drawn : null);
   const revised = revisedPromptOf(answer);
   return {
     created: Math.floor((finishedAtMs ?? batch.createdAtMs) / 1000),
     data: [{ b64_json: IMAGE_PLACE, ...(revised !== null && { revised_prompt: revised }) }],
-    ...imageFacts(output, output.mimeType, item.options),
+    ...imageFacts(output, output.mimeType, usedOptions(item.options, undefined, isDrawn)),
     ...(usage && { usage }),
   };
 }

@@ -76,22 +76,24 @@ async function finishedImages(
   const [outcome] = contents;
   if (first === undefined || outcome === undefined) throw withoutImage(outcome);
   return {
-    used: usedOptions(asked, outcome),
+    used: usedOptions(asked.content.options, asked.model.defaultQuality, outcome.isDrawn),
     images: made,
     size: first.size,
     createdAt: Math.floor(clock.nowMs() / 1000),
   };
 }
 
-/** Returns what an image was made with. A drawing for which nothing is said is opaque, of the usual quality of drawings. */
+/**
+ * Returns what an image was made with. `usual`: the model's own quality. A drawing for which nothing is said is opaque, of the usual
+ * quality of drawings.
+ */
 export function usedOptions(
-  { model, content }: Pick<AskedImages, "model" | "content">,
-  { isDrawn }: Pick<GeneratedContent, "isDrawn">,
+  { quality, background }: UsedOptions,
+  usual: string | undefined,
+  isDrawn: boolean,
 ): UsedOptions {
-  const { quality, background } = content.options;
-  const usual = isDrawn ? DRAWN.defaultQuality : null;
   return {
-    quality: quality ?? model.defaultQuality ?? usual,
+    quality: quality ?? usual ?? (isDrawn ? DRAWN.defaultQuality : null),
     background: background ?? (isDrawn ? "opaque" : null),
   };
 }

@@ -356,7 +356,7 @@ function outcomeView(
   image: FinishedImage,
   result: string,
 ): Pick<View, "output" | "usage" | "tool_usage"> {
-  const used = usedOptions(asked, made);
+  const used = usedOptions(asked.content.options, asked.model.defaultQuality, made.isDrawn);
   const ids = idsOf(id);
   const call = {
     id: ids.call,

@@ -173,7 +173,7 @@ it("[OPT-8] lines of a batch have their own options and prices, and the answers 
   const results = await resultsOf(service, batch.output_file_id);
   expect(results.map(({ response }) => response?.body)).toMatchObject([
     { quality: "max", background: "transparent" },
-    { quality: "auto", background: "auto" },
+    { quality: "medium", background: "opaque" },
   ]);
   const [failed] = await resultsOf(service, batch.error_file_id);
   expect(failed?.response?.body.error?.param).toBe("quality");
