@@ -87,22 +87,27 @@ function allowOrigins(origins: readonly string[]): RequestHandler {
   };
 }
 
-/** Addresses that clients build from nearly right base URLs, and what they mean here. The first that fits counts. */
+/**
+ * Addresses that clients build from base URLs with a version too many or too few, and what they mean here: one after the other.
+ * Google's libraries add `/v1beta` to the base URL, OpenAI's add nothing, and people write either address with and without.
+ */
 const ALIASES: readonly (readonly [RegExp, string])[] = [
+  [/^(?:\/v1(?:beta|alpha)?)+(?=\/(?:(?:upload|download)\/)?v1(?:beta|alpha)?(?:\/|$))/, ""],
   [/^\/v1(?:beta|alpha)\/openai(?=\/)/, "/v1"],
   [/^(\/upload|\/download)?\/v1alpha(?=\/|$)/, "$1/v1beta"],
+  [/^(?=\/(?:images\/(?:generations|edits|outputs)|responses|files|batches|models)(?:\/|$))/, "/v1"],
+  [/^(?=\/interactions(?:\/|$))/, "/v1beta"],
 ];
 
 /** Returns the target under which the service has what a request means. Several slashes in a row count as one. */
 function servedTarget(target: string): string {
   const [, path = "", rest = ""] = /^([^?#]*)(.*)$/s.exec(target) ?? [];
   const single = path.replace(/\/{2,}/g, "/");
-  const [alias, served] = ALIASES.find(([form]) => form.test(single)) ?? [];
-  return (alias === undefined ? single : single.replace(alias, served ?? "")) + rest;
+  return ALIASES.reduce((served, [form, meant]) => served.replace(form, meant), single) + rest;
 }
 
-/** Beginnings that a wrong base URL makes: the version twice, a folder before it, Google's version before OpenAI's paths. */
-const WRONG_BASES = /^(?:\/(?:openai|api|v1|v1beta))+(?=\/v1(?:beta)?\/)|^\/v1beta(?=\/images\/|\/chat\/)/;
+/** Beginnings that a wrong base URL makes: a folder before the version, Google's version before OpenAI's paths. */
+const WRONG_BASES = /^(?:\/(?:openai|api))+(?=\/v1(?:beta)?\/)|^\/v1beta(?=\/images\/|\/chat\/)/;
 
 /** Returns the path that a caller has missed by its base URL or by a last slash; null when there is none. */
 function meantPath(path: string): string | null {

@@ -161,7 +161,7 @@ it("cancel takes several runs and ids, and stops each batch once", async () => {
   expect([code, json().cancelled]).toEqual([0, [first, second]]);
   expect(cli.fake.count(/^POST .*cancel/)).toBe(2);
   expect((await cli.here(["cancel", "more", "pets-images"])).stderr).toMatch(
-    /next: imgbatch open more; imgbatch open pets-images\n$/,
+    /next: imgbatch open more pets-images\n$/,
   );
 });
 

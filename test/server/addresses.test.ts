@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { startTestService } from "../support/service.ts";
+import { content } from "../support/realtime.ts";
+import { MODEL, startTestService } from "../support/service.ts";
 
 const KEY = (key: string) => ({ authorization: `Bearer ${key}`, "content-type": "application/json" });
 
@@ -17,10 +18,47 @@ it("understands addresses that clients build from base URLs that are nearly righ
   await made.arrayBuffer();
 });
 
+it("takes the base URL of either API with and without its version", async () => {
+  const { url, credentials } = await startTestService();
+  const bearer = KEY(credentials.api_key);
+  const vendors = { "x-vendorx-api-key": credentials.api_key, "content-type": "application/json" };
+  const post = (headers: object, path: string, body: object) => ({ path, headers, body });
+  const image = { prompt: "a kite" };
+  const response = { model: "gpt-5", input: "a kite", tools: [{ type: "image_generation" }] };
+  const get = (headers: object, path: string) => ({ path, headers, body: null });
+  const asked = [
+    post(bearer, "/images/generations", image),
+    post(bearer, "/v1/v1/images/generations", image),
+    post(bearer, "/responses", response),
+    get(bearer, "/files"),
+    get(bearer, "/batches?limit=1"),
+    get(bearer, "/models"),
+    get(bearer, "/v1/v1/models"),
+    post(vendors, `/v1beta/v1beta/models/${MODEL}:generateContent`, content("a kite")),
+    post(vendors, `/v1/v1beta/models/${MODEL}:generateContent`, content("a kite")),
+    post(vendors, `/models/${MODEL}:generateContent`, content("a kite")),
+    get(vendors, "/v1beta/v1beta/files"),
+    post(vendors, "/v1beta/v1beta/interactions", { model: MODEL, input: "a kite" }),
+    post(vendors, "/interactions", { model: MODEL, input: "a kite" }),
+  ];
+  for (const { path, headers, body } of asked) {
+    const sent = body === null ? {} : { method: "POST", body: JSON.stringify(body) };
+    const answer = await fetch(url + path, { headers: headers as Record<string, string>, ...sent });
+    expect([path, answer.status, answer.status === 200 ? "" : await answer.text()]).toEqual([path, 200, ""]);
+  }
+  const start = { ...vendors, "x-goog-upload-command": "start", "x-goog-upload-protocol": "resumable" };
+  const upload = await fetch(`${url}/v1beta/upload/v1beta/files`, {
+    method: "POST",
+    headers: start,
+    body: "{}",
+  });
+  expect([upload.status, upload.headers.get("x-goog-upload-status")]).toEqual([200, "active"]);
+});
+
 it("names the right base URL where another one cannot be meant, in the shape of the API", async () => {
   const { url, credentials } = await startTestService({ workers: false });
   const headers = KEY(credentials.api_key);
-  for (const path of ["/v1/v1/images/generations", "/openai/v1/images/edits", "/v1/images/generations/"]) {
+  for (const path of ["/api/v1/images/generations", "/openai/v1/images/edits", "/v1/images/generations/"]) {
     const answer = await fetch(url + path, { method: "POST", headers, body: "{}" });
     expect([path, answer.status]).toEqual([path, 404]);
     const { error } = (await answer.json()) as { error: object };

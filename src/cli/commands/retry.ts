@@ -68,7 +68,7 @@ import { readJudge } from "../judge.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import * as option from "../options.ts";
 import { notEnded } from "../output/batches.ts";
-import { type Flag, nextCommand, remakeCommand } from "../output/next-step.ts";
+import { type Flag, nextCommand, remakeCommand, typedCommand, wordsWithout } from "../output/next-step.ts";
 import { noRun, originsOf, rememberedUpstream, resolveTarget } from "../targets.ts";
 import { dryRunOption, judgeOptions, modelOption, running, runOptions } from "./shared-options.ts";
 import { withoutService } from "./submit.ts";
@@ -252,7 +252,7 @@ async function retry(
     if (remake.edit === null) await requireUnedited(context, dir, Object.keys(wanted.images), runState);
     const added = await planRemake(work, lines, wanted);
     const images = askedIn(added, items);
-    await requireFitting(work, added, models);
+    await requireFitting(context, work, added, models);
     if (dryRun) {
       const counts = { images, batches: added.length, refused: 0 };
       return describeDry(options, models, budget, counts);
@@ -441,18 +441,24 @@ async function keepPicture(
 
 /** Throws `INVALID_INPUT` for what the models do not take of images that are made again. */
 async function requireFitting(
+  { typed }: Pick<CommandContext, "typed">,
   { dir, state, limits }: Run & { limits: Limits },
   added: readonly RunBatch[],
   models: RunModels,
 ): Promise<void> {
-  const problems = new Problems();
+  const [problems, withoutSeed] = [new Problems(), new Problems()];
   const input = await readRunInput(dir);
   const { mimeType } = settingsOf(state);
   for (const { images = [], again } of added) {
     const asked = await itemsOf(dir, input, images, again?.images);
     reportMisfits(asked, models, { mimeType, limits }, problems);
+    const unseeded = asked.map(({ seed: _, ...item }) => item);
+    reportMisfits(unseeded, models, { mimeType, limits }, withoutSeed);
   }
-  problems.throwIfAny();
+  const words = wordsWithout(typed, command.options.seed);
+  const isOfSeed = problems.count > 0 && withoutSeed.count === 0 && words.length < typed.length;
+  const advice = isOfSeed ? `leave out --seed:\n${typedCommand(words)}` : undefined;
+  problems.throwIfAny([], advice);
 }
 
 async function modelsOf(

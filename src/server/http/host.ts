@@ -82,8 +82,7 @@ export function publicUrlOf({ server }: { server: Reach }, request: Request): st
 /**
  * Reads other spellings of a path as the one in the table of operations, which has the native API once, below `/v1beta`:
  * paths below `/v1` when the vendor's key header is there (every other client on `/v1` is OpenAI's), verbs of models below
- * `/v1` in any case, `/upload/v1` and `/download/v1`. `/images/…` is `/v1/images/…`: some clients of OpenAI's API add the
- * version to their base URL, others do not.
+ * `/v1` in any case, `/upload/v1` and `/download/v1`.
  */
 export function readTarget({ keyHeaders }: { keyHeaders: readonly string[] }): RequestHandler {
   return (request, _response, next) => {
@@ -91,8 +90,7 @@ export function readTarget({ keyHeaders }: { keyHeaders: readonly string[] }): R
     const isNative = hasVendorKey ? /^\/v1\/(?!images\/)/ : /^\/v1\/(?=models\/[^?]*:)/;
     request.url = readColons(request)
       .replace(/^\/(download|upload)\/v1\//, "/$1/v1beta/")
-      .replace(isNative, "/v1beta/")
-      .replace(/^\/images\/(?=(?:generations|edits)(?:[/?]|$))/, "/v1/images/");
+      .replace(isNative, "/v1beta/");
     next();
   };
 }
