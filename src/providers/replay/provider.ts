@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { constants, existsSync } from "node:fs";
+import { type BigIntStats, constants, existsSync } from "node:fs";
 import { lstat, open, readdir, realpath, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
@@ -21,7 +21,7 @@ import {
   type UpstreamFacts,
 } from "../../domain/ports/image-provider.ts";
 import type { Decoding } from "../../imaging/decoding.ts";
-import { sharpInspector } from "../../imaging/sharp-images.ts";
+import { rememberDecoded, sharpInspector } from "../../imaging/sharp-images.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { isPartialFile, makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { hideApiKeys, safeJson } from "../../kernel/hide-keys.ts";
@@ -151,10 +151,47 @@ function refuseKeys({ words, stem }: Recordable): void {
   throw new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
 }
 
+/** A file as the disk showed it: any change shows in one of these. */
+const stateOf = ({ ino, size, mtimeNs, ctimeNs }: BigIntStats) => `${ino} ${size} ${mtimeNs} ${ctimeNs}`;
+
+/** What the pictures in memory may take together. */
+const MOST_KEPT_BYTES = 256 * 2 ** 20;
+
+/** The pictures that were read and verified last, until their files change. */
+class KeptImages {
+  /** By the name of the file, the one that was asked for last at the end. */
+  readonly #kept = new Map<string, { bytes: Buffer; state: string; sha256: string }>();
+  #bytes = 0;
+
+  find(name: string, state: string, sha256: string): Buffer | null {
+    const kept = this.#kept.get(name);
+    if (kept === undefined) return null;
+    this.#kept.delete(name);
+    if (kept.state === state && kept.sha256 === sha256) {
+      this.#kept.set(name, kept);
+      return kept.bytes;
+    }
+    this.#bytes -= kept.bytes.length;
+    return null;
+  }
+
+  keep(name: string, kept: { bytes: Buffer; state: string; sha256: string }): void {
+    this.#bytes += kept.bytes.length - (this.#kept.get(name)?.bytes.length ?? 0);
+    this.#kept.delete(name);
+    this.#kept.set(name, kept);
+    for (const [oldest, { bytes }] of this.#kept) {
+      if (this.#bytes <= MOST_KEPT_BYTES) return;
+      this.#kept.delete(oldest);
+      this.#bytes -= bytes.length;
+    }
+  }
+}
+
 /** The answers of a directory to requests: for each a JSON file, and its images beside it. */
 export class Recordings {
   readonly #directory: string;
   readonly #inspector: ImageInspector;
+  readonly #images = new KeptImages();
 
   readonly #draft: Draft;
 
@@ -239,6 +276,9 @@ export class Recordings {
     { sha256, mime_type }: { sha256: string; mime_type: keyof typeof IMAGE_EXTENSIONS },
     answer: AnswerImages,
   ) {
+    const state = await lstat(join(this.#directory, file), { bigint: true }).then(stateOf, () => null);
+    const kept = state === null ? null : this.#images.find(file, state, sha256);
+    if (kept !== null) return kept;
     const sink = answer.open();
     const hash = createHash("sha256");
     const isThere = await read(this.#directory, file, MAX_IMAGE_BYTES, async (piece) => {
@@ -253,6 +293,10 @@ export class Recordings {
       throw error instanceof InvalidImageError ? unusable(file, `is damaged: ${error.message}`) : error;
     });
     if (facts.mimeType !== mime_type) throw unusable(file, `is ${facts.mimeType}, not ${mime_type}`);
+    if (Buffer.isBuffer(image) && state !== null) {
+      this.#images.keep(file, { bytes: image, state, sha256 });
+      rememberDecoded(image, facts);
+    }
     return image;
   }
 
@@ -462,7 +506,7 @@ export async function createReplayProvider(
   return {
     kind: "item",
     name,
-    concurrency: of.concurrency,
+    concurrency: records ? of.concurrency : REPLAYED_AT_ONCE,
     upstream: factsOf(entry, of),
     serves: (model) => of.serves(model),
     generate: async (request, signal, onSent = () => {}, onAnswered = () => {}) => {
@@ -509,6 +553,9 @@ export async function createReplayProvider(
     },
   };
 }
+
+/** Answers that are read from the disk wait for no upstream. */
+const REPLAYED_AT_ONCE = 32;
 
 /** What drawings may be asked for. */
 const DRAWN: Capabilities = {
