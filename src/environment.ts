@@ -7,6 +7,20 @@ export function readActionsEnvironment(): { summary: string | undefined; output:
   return { summary: env.GITHUB_STEP_SUMMARY || undefined, output: env.GITHUB_OUTPUT || undefined };
 }
 
+/** The commit that a job of GitHub Actions works on; null elsewhere. */
+export function readCommit(): string | null {
+  const { env } = process;
+  return (env.GITHUB_ACTIONS === "true" && env.GITHUB_SHA) || null;
+}
+
+/** Returns the address of a file of the repository of a job of GitHub Actions; null elsewhere. `path`: from its root on. */
+export function rawLink(path: string, commit: string | null): string | null {
+  const { env } = process;
+  const { GITHUB_SERVER_URL: server, GITHUB_REPOSITORY: repository } = env;
+  if (env.GITHUB_ACTIONS !== "true" || !server || !repository || commit === null) return null;
+  return `${server}/${repository}/raw/${commit}/${path.split("/").map(encodeURIComponent).join("/")}`;
+}
+
 /** The root of the repository that GitHub Actions or GitLab has checked out; null elsewhere. */
 export function readRepositoryRoot(): string | null {
   const { env } = process;

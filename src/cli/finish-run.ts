@@ -23,7 +23,7 @@ import { type DirectOutcome, NOT_REMADE, type RunOutcome } from "../runs/collect
 import { makeFiles } from "../runs/derived-files.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
 import { readRunInput } from "../runs/directory/input.ts";
-import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
+import { RESULTS_FILE, RETRY_FILE, type ResultLine, readResults } from "../runs/directory/results.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
 import { refreshLocks } from "../runs/lock.ts";
 import { notRemade, remakeFlags } from "../runs/plan/retry.ts";
@@ -201,7 +201,13 @@ type Files = NonNullable<Awaited<ReturnType<typeof makeFiles>>>;
 /** Makes the files that the lines of a run want of its images; null if they want none. */
 async function filesOf(
   { options, signal, cwd }: CommandContext,
-  { outcome: { dir, lines }, shownDir, locks }: EndedRun,
+  {
+    outcome: { dir, lines },
+    shownDir,
+    locks,
+  }: Pick<EndedRun, "shownDir" | "locks"> & {
+    outcome: Pick<RunOutcome, "dir" | "lines">;
+  },
 ): Promise<Files | null> {
   const { force = false, isStrict = false } = options;
   try {
@@ -213,6 +219,26 @@ async function filesOf(
     const { code, message, cause } = error;
     const advice = `all images are in ${shellWord(shownDir)}; run the same command again: it makes the files and pays nothing`;
     throw new ImgbatchError(code, message, { cause, advice });
+  }
+}
+
+/**
+ * Makes the files of a run again after a person has chosen other pictures for them, which pays nothing. A run that is at work does
+ * so itself at its end. Returns the result of the command with what was made.
+ */
+export async function withChosenFiles(
+  context: CommandContext,
+  { dir, shownDir }: { dir: string; shownDir: string },
+  result: CommandResult,
+): Promise<CommandResult> {
+  const { clock, signal } = context;
+  const make = async () => filesOf(context, { outcome: { dir, lines: await readResults(dir) }, shownDir });
+  try {
+    const files = await withRunLock(dir, { clock, signal, patienceMs: 0 }, make);
+    return files === null ? result : withFiles(context, result, files);
+  } catch (error) {
+    if (!(error instanceof ImgbatchError) || error.code !== "DIRECTORY_IN_USE") throw error;
+    return result;
   }
 }
 

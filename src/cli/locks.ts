@@ -11,10 +11,15 @@ import { counted, foldFileName } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
 import { isNumbered } from "../prompts/wanted-files.ts";
 import { findPreset, modelFacts, priceOf } from "../providers/catalogue/catalogue.ts";
+import { makeFiles } from "../runs/derived-files.ts";
+import { withRunLock } from "../runs/directory/claim.ts";
+import { type InputLine, readRunInput } from "../runs/directory/input.ts";
 import { readResults } from "../runs/directory/results.ts";
+import { readRunState } from "../runs/directory/run-state.ts";
 import {
   compareLock,
   entriesOfRun,
+  entryOf,
   type Lock,
   type LockEntry,
   type LockedLine,
@@ -31,6 +36,7 @@ import {
 } from "../runs/lock.ts";
 import { assignIds } from "../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles, STDIN } from "../runs/plan/prompt-files.ts";
+import { followsFiles } from "../runs/plan/shape-items.ts";
 import { textOf } from "../runs/plan/spool.ts";
 import { type CheckedPicture, writeCheckReports } from "../runs/reports/write-reports.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
@@ -110,13 +116,13 @@ export function lockedWords(lock: Lock | null, cwd: string): (string | Flag)[] {
 }
 
 /**
- * Reads a prompt file with the flags of its lock file, as the command did that made its pictures. Asks no service, and reads nothing
- * outside of `root`. Throws `INVALID_INPUT` with all problems.
+ * Reads a prompt file with the flags of its lock file, as the command did that made its pictures. Asks no service. Lists of the flags
+ * lie below `root`. `writable`: files may be written below this directory. Throws `INVALID_INPUT` with all problems.
  */
 export async function readLocked(
   context: Pick<CommandContext, "output" | "signal" | "stdin">,
   file: string,
-  { flags, ...place }: LockPlace & { flags: LockFlags },
+  { flags, writable, ...place }: LockPlace & { flags: LockFlags; writable?: string | undefined },
 ): Promise<LockPrompt[]> {
   const { from, root, cwd } = place;
   const typed = typedOf(flags);
@@ -124,11 +130,10 @@ export async function readLocked(
     limits: WIDEST_LIMITS,
     defaultCount: typed.count ?? 1,
     format: typed.format ?? null,
-    root,
     ...(await readVariableRules(typed, { cwd: from, root, output: context.output })),
     file: typed.file,
     files: { format: typed.fileFormat, model: typed.model },
-    filesRoot: root,
+    filesRoot: writable ?? root,
     isUnmarked: typed.noMark,
     shared: await loadReferences(typed.references, flagIn(shapingOptions.references), from),
     options: typedItemOptions(typed),
@@ -163,8 +168,10 @@ function costOfLine(line: LockedLine, lock: Lock | null): number | null {
  * Returns what it costs to make the pictures of a line, in micro-dollars: by the catalogue, else as much as pictures of the same model
  * have cost. Null where nobody knows.
  */
-function priceOfLine({ prompt, line }: LockedLine, lock: Lock | null): number | null {
+function priceOfLine({ prompt, line, reason }: LockedLine, lock: Lock | null): number | null {
   if (prompt === null) return 0;
+  // What made it says nothing about the price of an upstream.
+  if (reason === DRAWN) return null;
   const entries = lock?.lines.map(({ entry }) => entry) ?? [];
   const { "--model": typed } = lock?.head.flags ?? {};
   const { item } = prompt;
@@ -173,7 +180,9 @@ function priceOfLine({ prompt, line }: LockedLine, lock: Lock | null): number | 
   const like = line !== null && isAlike(line.entry) ? line.entry : entries.findLast(isAlike);
   if (like === undefined) return null;
   if (like.play_money) return 0;
-  const each = listPrice(like, item) ?? paidFor(like);
+  // Which shape the files of a prompt need is not known here: the picture that they were made of had it.
+  const sameShape = like === line?.entry && followsFiles(item) ? paidFor(like) : null;
+  const each = sameShape ?? listPrice(like, item) ?? paidFor(like);
   return each === null ? null : each * item.outputCount;
 }
 
@@ -288,6 +297,7 @@ export async function openLocks(
   const isHere = ({ prompt, line, state, isMade, reason }: LockedLine) => {
     const entry = prompt === null ? undefined : found.get(prompt);
     if (reason === OTHER_MODEL) return entry?.made_by.model === options.model;
+    if (reason === DRAWN) return entry !== undefined && entry.play_money === undefined;
     const isKept = isMade && line?.entry.originals.every((hash) => originals.has(hash)) === true;
     // Where the files are right, another picture that the run has of the prompt is not the one of the lock.
     const isRight = state === "ok" && prompt?.files.length !== 0;
@@ -310,15 +320,9 @@ export async function openLocks(
   const kept = new Set(
     lines.filter((line) => line.state !== "ok" || isHere(line)).map(({ prompt }) => prompt?.item),
   );
-  const known = new Map<string, Set<string>>();
-  for (const { path, lock } of files)
-    for (const file of lock?.lines.flatMap(({ entry }) => entry.files ?? []) ?? []) {
-      const full = foldFileName(resolve(dirname(path), file.path));
-      known.set(full, (known.get(full) ?? new Set()).add(file.sha256));
-    }
   return {
     files,
-    isKnown: (path, sha256) => known.get(foldFileName(path))?.has(sha256) === true,
+    isKnown: knownFiles(files),
     items: isPlain ? items.filter((item) => kept.has(item) || !isLockedItem(files, item)) : items,
     isWhole: isPlain && left.length === 0 && items.every((item) => isLockedItem(files, item)),
     wanted: new Set(
@@ -332,13 +336,26 @@ export async function openLocks(
   };
 }
 
+/** Returns whether one of some lock files names a file with this content at a path. */
+function knownFiles(
+  files: readonly Pick<FileLock, "path" | "lock">[],
+): (path: string, sha256: string) => boolean {
+  const known = new Map<string, Set<string>>();
+  for (const { path, lock } of files)
+    for (const file of lock?.lines.flatMap(({ entry }) => entry.files ?? []) ?? []) {
+      const full = foldFileName(resolve(dirname(path), file.path));
+      known.set(full, (known.get(full) ?? new Set()).add(file.sha256));
+    }
+  return (path, sha256) => known.get(foldFileName(path))?.has(sha256) === true;
+}
+
 /** The picture of a prompt without files is in the directory of the run, or nowhere. */
 function withoutPicture(line: LockedLine): LockedLine {
   const isMissing = line.state === "ok" && line.prompt?.files.length === 0;
   return isMissing ? { ...line, state: "missing", reason: "its picture is not here" } : line;
 }
 
-const promptsIn = (files: readonly FileLock[]) =>
+const promptsIn = (files: readonly Pick<FileLock, "lines">[]) =>
   files.flatMap(({ lines }) => lines.flatMap(({ prompt }) => prompt ?? []));
 
 const isLockedItem = (files: readonly FileLock[], { fileLine }: PromptItem) =>
@@ -367,15 +384,17 @@ async function openLock(
     model !== before &&
     prompt?.item.model === undefined &&
     line?.entry.made_by.model !== model;
-  const asked = lines.map((line) =>
-    line.isMade && isOther(line)
-      ? { ...line, state: "stale" as const, reason: OTHER_MODEL, isMade: false }
-      : line,
-  );
+  const isReal = findPreset(context.options.upstream) !== undefined;
+  const asked = lines.map((line) => {
+    const isDrawn = isReal && line.line?.entry.play_money === true;
+    if (!line.isMade || !(isDrawn || isOther(line))) return line;
+    return { ...line, state: "stale" as const, reason: isDrawn ? DRAWN : OTHER_MODEL, isMade: false };
+  });
   return { file, path, lock, flags, lines: asked };
 }
 
 const OTHER_MODEL = "another model made it";
+const DRAWN = "it is a drawing, and an upstream would make it now";
 
 /** Throws `PROMPTS_CHANGED` for prompts that changed since their pictures were made, and for flags that are others now. */
 function requireUnchanged(
@@ -391,7 +410,9 @@ function requireUnchanged(
   );
   const all = [...new Set([...changed, ...affected])];
   if (all.length === 0) return;
-  const { price, details } = pricedLines(files, all);
+  // What needs other files alone is free where the picture is here.
+  const isPaid = (line: LockedLine) => changed.includes(line) || line.line === null;
+  const { price, details } = pricedLines(files, all, isPaid);
   const has = all.length === 1 ? "has" : "have";
   const message = `${counted(all.length, "prompt")} ${has} changed since the pictures of ${lockNames(cwd, files)} were made. Nothing was sent.`;
   const [other] = others;
@@ -443,9 +464,10 @@ const lockNames = (cwd: string, files: readonly FileLock[]) =>
 function pricedLines(
   files: readonly FileLock[],
   lines: readonly LockedLine[],
+  isPaid: (line: LockedLine) => boolean = () => true,
 ): { price: string; details: string[] } {
   const lockOf = (line: LockedLine) => files.find((file) => file.lines.includes(line))?.lock ?? null;
-  const costs = lines.map((line) => priceOfLine(line, lockOf(line)));
+  const costs = lines.map((line) => (isPaid(line) ? priceOfLine(line, lockOf(line)) : 0));
   const details = lines.slice(0, MOST_LISTED).map(({ prompt, reason }) =>
     formatProblem({
       file: prompt?.fileLine.file ?? "",
@@ -472,7 +494,7 @@ const MOST_LISTED = 20;
  */
 export async function writeLocks(
   { cwd, output }: CommandContext,
-  { dir, isUpdate, files: { root } }: Pick<SubmitOptions, "dir" | "isUpdate" | "files">,
+  { dir, isNew, isUpdate, files: { root } }: Pick<SubmitOptions, "dir" | "isNew" | "isUpdate" | "files">,
   { files }: RunLocks,
 ): Promise<string[]> {
   const found = await entriesOfRun(dir, promptsIn(files));
@@ -482,7 +504,7 @@ export async function writeLocks(
         .filter(({ state, prompt }) => state === "ok" && prompt?.files.length !== 0)
         .map(({ prompt }) => prompt),
     );
-    const made = new Map([...found].filter(([prompt]) => !isDone.has(prompt)));
+    const made = new Map([...found].filter(([prompt]) => isNew || !isDone.has(prompt)));
     const removed = await writeLock(path, lock, { lines, made, flags, keepsUnused: !isUpdate, root });
     for (const each of removed)
       output.note(
@@ -495,7 +517,12 @@ export async function writeLocks(
 /** Describes a run whose pictures are all as its lock files say, and writes its reports. */
 export async function describeLocked(
   context: CommandContext,
-  { shownDir, dryRun, locks: { files } }: { shownDir: string; dryRun: boolean; locks: RunLocks },
+  {
+    shownDir,
+    dryRun,
+    isUpdate,
+    locks: { files },
+  }: Pick<SubmitOptions, "shownDir" | "isUpdate"> & { dryRun: boolean; locks: RunLocks },
 ): Promise<CommandResult> {
   const { cwd, output, clock } = context;
   const names = lockNames(cwd, files);
@@ -515,8 +542,8 @@ export async function describeLocked(
     },
   );
   const unused = pictures.length - prompts.length;
-  const update = unused === 0 ? null : commandAgain(context.typed, submitOptions.isUpdate);
-  if (unused > 0)
+  const update = unused === 0 || isUpdate ? null : commandAgain(context.typed, submitOptions.isUpdate);
+  if (update !== null)
     output.note(
       `${counted(unused, "entry", "entries")} of ${names} ${unused === 1 ? "has" : "have"} no prompt`,
     );
@@ -531,9 +558,54 @@ export async function describeLocked(
       counts,
       fetched_count: 0,
       ...money,
+      batches: [],
+      items: [],
       locks: names.split(", "),
     },
     lines: files.map(({ path }) => shownPath(cwd, lockPathOf(path))),
     next: update,
   };
+}
+
+/**
+ * Makes the files of prompts whose originals are in the directory of a run, and writes the lock file. Files that were changed by hand
+ * stay. Returns whether there was anything to make.
+ */
+export async function fixFiles(
+  { clock, signal, output }: CommandContext,
+  { path, dir, lock, lines, flags, root }: Omit<FileLock, "file"> & { dir: string; root: string },
+): Promise<boolean> {
+  const wrong = lines.filter(({ state, prompt }) => prompt !== null && state !== "ok" && state !== "altered");
+  if (wrong.length === 0 || (await readRunState(dir)) === null) return false;
+  return withRunLock(dir, { clock, signal }, async () => {
+    const results = await readResults(dir);
+    const input = await readRunInput(dir);
+    const made = new Map(
+      results.flatMap(({ custom_id: id, files: [file] }) => (file ? [[file.sha256, id]] : [])),
+    );
+    const found = await entriesOfRun(dir, promptsIn([{ lines }]));
+    // The line of the run whose pictures are the originals of a prompt.
+    const prompts = new Map<string, LockPrompt>();
+    for (const { prompt, line, isMade } of wrong) {
+      const entry = (isMade ? line?.entry : undefined) ?? (prompt === null ? undefined : found.get(prompt));
+      const asked = input.get(made.get(entry?.originals[0] ?? "") ?? "");
+      if (prompt !== null && asked !== undefined)
+        prompts.set(placeOf(asked.source, asked.source.values), prompt);
+    }
+    if (prompts.size === 0) return false;
+    const known = knownFiles([{ path, lock }]);
+    const filesOf = ({ source }: InputLine) =>
+      prompts.get(placeOf(source, source.values))?.item.files ?? null;
+    const outcome = await makeFiles({ dir, lines: results, filesOf, isKnown: known, signal });
+    for (const problem of outcome?.problems ?? []) output.note(formatProblem(problem));
+    const images = new Map((outcome?.lines ?? results).map((line) => [line.custom_id, line]));
+    const entries = new Map<LockPrompt, LockEntry>();
+    for (const line of input.lines()) {
+      const prompt = prompts.get(placeOf(line.source, line.source.values));
+      const entry = prompt && (await entryOf(dir, prompt, line, images));
+      if (prompt !== undefined && entry != null) entries.set(prompt, entry);
+    }
+    await writeLock(path, lock, { lines, made: entries, flags, keepsUnused: true, root });
+    return entries.size > 0;
+  });
 }

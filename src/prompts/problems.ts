@@ -93,8 +93,8 @@ export class Problems {
     );
   }
 
-  /** Throws `INVALID_INPUT` when there are any. */
-  throwIfAny(files: readonly string[] = []): void {
+  /** Throws `INVALID_INPUT` when there are any. `advice` repairs all of them; default: the usual one. */
+  throwIfAny(files: readonly string[] = [], advice: string | undefined = this.#remedy.advice): void {
     if (this.#count === 0) return;
     const shown = this.shown(files);
     const hidden = this.#count - shown.length;
@@ -103,7 +103,7 @@ export class Problems {
     const isOfFiles = shown.every(({ line }) => line === null);
     const isOfFlags = shown.every(({ file }) => file.startsWith("--"));
     throw new ImgbatchError("INVALID_INPUT", `${count} in the input; nothing was sent.`, {
-      advice: this.#remedy.advice ?? (isOfFlags ? FIX_FLAGS : isOfFiles ? FIX_FILES : undefined),
+      advice: advice ?? (isOfFlags ? FIX_FLAGS : isOfFiles ? FIX_FILES : undefined),
       meant: this.#remedy.meant,
       details: [...shown.map(formatProblem), ...more, ...(this.#cut === null ? [] : [this.#cut])],
     });

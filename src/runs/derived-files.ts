@@ -4,7 +4,7 @@ import PQueue from "p-queue";
 import { z } from "zod";
 import { removeFile, saving } from "../client/file-errors.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import type { DigitalSource } from "../contract/image-formats.ts";
+import { type DigitalSource, FILE_FORMATS, type FileForm } from "../contract/image-formats.ts";
 import { expandedCustomIds } from "../contract/limits.ts";
 import { appendText, makeDirectory, regularFilePieces, writeFileDurably } from "../kernel/files.ts";
 import { sha256Hex } from "../kernel/ids.ts";
@@ -14,12 +14,14 @@ import { readLines } from "../prompts/lines.ts";
 import { type FileLine, formatProblem, type Problem } from "../prompts/problems.ts";
 import { isNumbered, type LineFiles, numberedPath, type WantedFile } from "../prompts/wanted-files.ts";
 import { type InputLine, lineFilesOf, pathFrom, type RunInput, readRunInput } from "./directory/input.ts";
+import { FILES_FILE } from "./directory/names.ts";
 import { type ResultLine, readVersions, writeResults } from "./directory/results.ts";
 import {
   type DerivedFile,
   hashFile,
   isImagePath,
   isVersionPath,
+  type ResultFile,
   readJsonLine,
   requireReplaceable,
 } from "./directory/run-files.ts";
@@ -32,9 +34,7 @@ import { stands } from "./standing.ts";
  * file. The pictures in the run's directory stay as they are, so these files can be made again at any time, for free.
  */
 
-/** The record of the files that a run has made, in its directory. A line is added before its file is written. */
-const RECORD_FILE = "files.jsonl";
-
+/** A line of the record of a run: a file that it has made. The line is added before the file is written. */
 const recordSchema = z.object({
   /** From the directory of the prompt file on; `from` leads there from that of the run. */
   path: z.string(),
@@ -63,7 +63,7 @@ class MadeFiles {
   static async read(dir: string): Promise<MadeFiles> {
     const files = new MadeFiles(dir);
     try {
-      for await (const { text } of readLines(regularFilePieces(join(dir, RECORD_FILE)), MOST_LINE_BYTES)) {
+      for await (const { text } of readLines(regularFilePieces(join(dir, FILES_FILE)), MOST_LINE_BYTES)) {
         const made = readJsonLine(text, recordSchema);
         if (made !== null) files.#keep(made);
       }
@@ -98,7 +98,7 @@ class MadeFiles {
   /** Notes a file that is about to be written. */
   async add(made: Made): Promise<void> {
     this.#keep(made);
-    const path = join(this.#dir, RECORD_FILE);
+    const path = join(this.#dir, FILES_FILE);
     await saving(path, () => appendText(path, `${JSON.stringify(made)}\n`));
   }
 
@@ -121,6 +121,8 @@ interface FilesJob {
   force?: boolean | undefined;
   /** Make no file that has more pixels than its picture. Default: make it, and say so. */
   isStrict?: boolean | undefined;
+  /** The files that a line wants now. Null: as the input of the run says. Default: always that. */
+  filesOf?: ((line: InputLine) => LineFiles | null) | undefined;
   /** Whether something else than the record of the run knows a file with this content at a path. Default: nothing does. */
   isKnown?: ((path: string, sha256: string) => boolean) | undefined;
   signal?: AbortSignal | undefined;
@@ -203,14 +205,14 @@ export async function makeFiles(job: FilesJob): Promise<FilesOutcome | null> {
 }
 
 /** Finds the files that lines want, by their paths, and those of them whose pictures are here. */
-async function findTargets({ dir, lines }: FilesJob, input: RunInput) {
+async function findTargets({ dir, lines, filesOf = () => null }: FilesJob, input: RunInput) {
   const targets: Target[] = [];
   const wanted = new Set<string>();
   const undecided: string[] = [];
   const results = new Map(lines.map((line) => [line.custom_id, line]));
   let review: Awaited<ReturnType<typeof readReview>> | null = null;
   for (const line of input.lines()) {
-    const files = lineFilesOf(dir, line);
+    const files = filesOf(line) ?? lineFilesOf(dir, line);
     if (files === null) continue;
     const ids = expandedCustomIds(line.custom_id, line.output_count ?? 1);
     const here = ids.map((id) => pictureOf(results.get(id)));
@@ -275,6 +277,20 @@ type Choice = NonNullable<ReturnType<Review["choices"]["get"]>>;
 function sourceOf({ reference_images = [] }: InputLine, result: ResultLine | undefined): DigitalSource {
   if (result?.play_money) return "algorithmicMedia";
   return reference_images.length > 0 ? "compositeWithTrainedAlgorithmicMedia" : "trainedAlgorithmicMedia";
+}
+
+/** Returns the bytes of a picture of a run, in another form where one is named. It then says that it is made by AI. */
+export async function shapedPicture(
+  dir: string,
+  { line, result, file }: { line: InputLine | undefined; result: ResultLine; file: ResultFile },
+  form: Partial<FileForm> | null,
+): Promise<Buffer> {
+  const picture = await readFile(join(dir, file.path));
+  if (form === null) return picture;
+  const kept = FILE_FORMATS.find((format) => file.mime_type === `image/${format}`) ?? "png";
+  const { deriveFile } = await import("../imaging/derive.ts");
+  const source = line === undefined ? null : sourceOf(line, result);
+  return (await deriveFile(picture, { format: kept, ...form }, source)).bytes;
 }
 
 /** Makes one file, or finds it as it should be. Returns null for a file that is not made: then it is among the problems. */

@@ -542,6 +542,23 @@ export async function entriesOfRun(
   return made;
 }
 
+/** Returns the entry of a prompt that a line of a run's input has made; null unless all of its pictures and files are here. */
+export async function entryOf(
+  dir: string,
+  { id, key, files }: LockPrompt,
+  line: InputLine,
+  results: ReadonlyMap<string, ResultLine>,
+): Promise<LockEntry | null> {
+  const state = await readRunState(dir);
+  const ids = expandedCustomIds(line.custom_id, line.output_count ?? 1);
+  const images = ids.flatMap((each) => results.get(each) ?? []);
+  const hashed = withHashes(files, images);
+  const isHere = images.length === ids.length && images.every((image) => stands(image, "here"));
+  if (state === null || hashed === null || !isHere) return null;
+  const choice = (await readReview(dir)).choices.get(line.custom_id)?.choose;
+  return { ...(id !== null && { id }), key, ...madeOf(images, { line, state, files: hashed, choice }) };
+}
+
 /** Adds the hashes of files that were made of images; null unless all of them were made. */
 function withHashes(
   files: readonly LockFile[],

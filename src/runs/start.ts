@@ -7,13 +7,12 @@ import { untilCancelled } from "../client/poll.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { expandedCustomIds, FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { isTerminal } from "../contract/statuses.ts";
-import { shellWord } from "../kernel/command-line.ts";
 import { holdsApiKey } from "../kernel/hide-keys.ts";
 import { canonicalJson } from "../kernel/json.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
 import { collectSoFar } from "./collect-run.ts";
-import { claimDirectory, removeLeftovers } from "./directory/claim.ts";
+import { type claimDirectory, removeLeftovers } from "./directory/claim.ts";
 import { readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
 import { readResults } from "./directory/results.ts";
@@ -34,7 +33,7 @@ import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import type { Asked } from "./plan/choose-model.ts";
 import { type Chunk, inputHash, type Plan, type PlannedItem, type RunRequest } from "./plan/plan.ts";
 import { isMadeAgain, planAgain } from "./plan/retry.ts";
-import { changedError, describeChanges, planUpdate } from "./plan/update.ts";
+import { planUpdate } from "./plan/update.ts";
 import { findBatch } from "./run-batches.ts";
 import {
   askedIn,
@@ -66,27 +65,15 @@ export interface StartOptions extends Omit<Run, "state" | "consentOf"> {
   keys: KeyChoice;
   /** How the files of a new run are named. An earlier run keeps its names. Default: `id`. */
   names?: Naming;
-  /**
-   * Called before anything is sent; may throw to refuse. Returns the consent for an image; null if none is needed.
-   */
-  approve?: (start: Pick<Start, "images" | "pending" | "mayHold">) => Promise<ImageConsent | null>;
   /** The directory for messages. */
   shownDir: string;
   limits: Limits;
-  /** Change the run to these prompts if it had others. Else that throws `DIRECTORY_CONFLICT`. */
-  isUpdate: boolean;
-  /** Whether an update needs no `isUpdate`, because all that it makes is wanted anyway. Default: never. */
-  isWanted?: (update: Pick<NonNullable<Start["update"]>, "changed" | "settings">) => boolean;
   /** An update also makes images again that had failed: see `isMadeAgain`. Default: no. */
   retries?: boolean;
-  /** The advice to update the run, which makes this many images. */
-  adviseUpdate: (images: readonly Asked[]) => string;
-  /** Returns the same command with these flags, and without those of no value. Default: not known. */
-  commandWith?: (flags: Readonly<Record<string, string | undefined>>) => string;
 }
 
 /** How a submission begins. Nothing is written or sent yet. */
-interface Start {
+export interface Start {
   /** It makes a run or goes on with it, as its batches were planned; or it changes the prompts of a run. */
   kind: "run" | "update";
   /** The run with the batches of the submission; before an update, as it was. */
@@ -99,6 +86,10 @@ interface Start {
   items: readonly PlannedItem[];
   /** The images whose requests leave, with those that an earlier command left open. */
   images: readonly Asked[];
+  /** Of these, the images that an update makes because of its prompts. */
+  changedImages: readonly Asked[];
+  /** The flags with which the run was made and that have other values now; undefined for a flag that it was made without. */
+  otherFlags: Readonly<Record<string, string | undefined>>;
   /** Asks for the images that the known batches of a run still have to make: none for an update, which counts them above. */
   pending(): Promise<readonly Asked[]>;
   /**
@@ -121,14 +112,20 @@ interface Start {
  * Makes the batches of a run, or finds those that an earlier attempt made. A run that had other prompts is updated: only
  * the images of changed and added prompts are made, and all others stay. The input and the keys of the new batches are on
  * disk before the first request leaves; until then the run is as it was. After a kill the same command goes on, and nothing
- * is paid twice.
+ * is paid twice. `consentOf` returns the consent to pay for an image; null if none is needed.
  */
-export async function startRun(options: StartOptions): Promise<StartedRun> {
-  const start = await chooseStart(options, claimDirectory);
-  return start.kind === "run" ? submit(options, start) : startUpdate(options, start);
+export async function startRun(
+  options: StartOptions,
+  start: Start,
+  consentOf: ImageConsent | null,
+): Promise<StartedRun> {
+  return start.kind === "run" ? submit(options, start, consentOf) : startUpdate(options, start, consentOf);
 }
 
-/** Decides how a submission begins. `claim` checks the directory. Throws `DIRECTORY_CONFLICT` as `startRun` does. */
+/**
+ * Decides how a submission begins. `claim` checks the directory. Throws `DIRECTORY_CONFLICT` for a directory of another run that
+ * these prompts cannot change.
+ */
 export async function chooseStart(options: StartOptions, claim: typeof claimDirectory): Promise<Start> {
   const { dir, plan, keys, shownDir, service } = options;
   const earlier = await readRunState(dir);
@@ -150,8 +147,8 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     const images = askedIn(unsent, plan.items);
     const pending = () => pendingIn(state, plan.items, service, options.signal);
     const open = unsent.filter((entry) => !added.includes(entry) && entry.refused !== true);
-    const begun = { state, added, items: plan.items, images, pending, open, mayHold: open.length > 0 };
-    return { ...begun, kind: "run", isNew: own === null, unmadeImages: 0, update: null };
+    const begun = { ...UNCHANGED, state, added, items: plan.items, images, pending, open };
+    return { ...begun, kind: "run", mayHold: open.length > 0, isNew: own === null, update: null };
   }
   await claim(dir, earlier.input_sha256);
   const isOwn = earlier.batches.every((entry) => otherMaker(entry, service) === null);
@@ -165,7 +162,7 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   if (isSame) {
     const images = askedIn(unsent, update.items);
     const pending = () => pendingIn(earlier, update.items, service, options.signal);
-    return { ...begun, kind: "run", images, pending, open, unmadeImages: 0 };
+    return { ...begun, ...UNCHANGED, kind: "run", images, pending, open };
   }
   // What is the same and not made yet is still to be paid, wherever it is made.
   const unmade = (await findUnmade(options, earlier)).flatMap(({ pending }) => pending);
@@ -174,33 +171,28 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   const isFindOnly = options.sharesReferences === true;
   if (isFindOnly) unmade.push(...open.flatMap((entry) => imageIdsOf(entry, asked)));
   const left = unmade.filter((id) => update.keptImages.has(id) && !update.images.includes(id));
-  const wanted = { images: [...update.images, ...left] };
-  if (!options.isUpdate && options.isWanted?.(update) !== true) {
-    const advise = () => options.adviseUpdate(askedIn([wanted], update.items));
-    throw changedError(shownDir, update, advise, otherFlags(earlier, plan, options));
-  }
-  const images = [...askedIn([wanted], update.items), ...(isFindOnly ? [] : askedIn(open, asked))];
-  return { ...begun, kind: "update", images, pending: async () => [], open, unmadeImages: left.length };
+  const changedImages = askedIn([{ images: [...update.images, ...left] }], update.items);
+  const images = [...changedImages, ...(isFindOnly ? [] : askedIn(open, asked))];
+  const facts = {
+    images,
+    changedImages,
+    open,
+    unmadeImages: left.length,
+    otherFlags: otherFlags(earlier, plan),
+  };
+  return { ...begun, ...facts, kind: "update", pending: async () => [] };
 }
 
-/** Says with which flags a run was made, where they are others now, and names the command with them. Null if they are the same. */
+/** What a run that is not updated has of an update. */
+const UNCHANGED = { changedImages: [], otherFlags: {}, unmadeImages: 0 };
+
 function otherFlags(
   { request }: RunState,
   { request: { flags: now = {} } }: Plan,
-  { commandWith }: Pick<StartOptions, "commandWith">,
-): { made: string; again: string } | null {
+): Record<string, string | undefined> {
   const before = request?.flags ?? {};
   const names = Object.keys({ ...before, ...now }).filter((name) => before[name] !== now[name]);
-  if (names.length === 0 || commandWith === undefined) return null;
-  const [had, lacked] = [names.filter((name) => name in before), names.filter((name) => !(name in before))];
-  const made = [
-    ...(had.length > 0
-      ? [`with ${had.map((name) => `${name} ${shellWord(before[name] ?? "")}`).join(" ")}`]
-      : []),
-    ...(lacked.length > 0 ? [`without ${lacked.join(" ")}`] : []),
-  ];
-  const again = commandWith(Object.fromEntries(names.map((name) => [name, before[name]])));
-  return { made: `This run was made ${made.join(" and ")}.`, again };
+  return Object.fromEntries(names.map((name) => [name, before[name]]));
 }
 
 /** Whether the run in a directory asks for the same as a plan, of an upstream at another address. */
@@ -233,10 +225,13 @@ export function requireSameOrigins(
 
 const VENDORS = "the vendor's own address";
 
-async function submit(options: StartOptions, start: Start): Promise<StartedRun> {
+async function submit(
+  options: StartOptions,
+  start: Start,
+  consentOf: ImageConsent | null,
+): Promise<StartedRun> {
   const { plan, dir } = options;
   const { state, isNew, added, update } = start;
-  const consentOf = (await options.approve?.(start)) ?? null;
   await writeRunState(dir, state);
   await removeLeftovers(dir);
   // The lines of the prompt file may have moved, and metadata may have changed.
@@ -410,12 +405,14 @@ export async function leaveRun(dir: string, state: RunState): Promise<void> {
   await writeRunState(dir, state);
 }
 
-async function startUpdate(options: StartOptions, start: Start): Promise<StartedRun> {
+async function startUpdate(
+  options: StartOptions,
+  start: Start,
+  consentOf: ImageConsent | null,
+): Promise<StartedRun> {
   const { dir, plan } = options;
   const { state: before, items, update, open } = start;
   if (update === null) throw new ImgbatchError("INTERNAL", "An update has no changes.");
-  if (update.renamed.length > 0) options.reporter.note(describeChanges(update));
-  const consentOf = (await options.approve?.(start)) ?? null;
   const remade: string[] = [];
   if (open.length > 0) {
     options.reporter.note("looking for batches whose requests had no answer");

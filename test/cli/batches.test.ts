@@ -47,6 +47,8 @@ it("list gives its filters to the service, and says when there is more", async (
     from: "2030-01-31",
     to: expect.stringMatching(/^20\d\d-\d\d-\d\dT[\d:]+Z$/),
   });
+  await cli.here(["list", "--downloaded"]);
+  expect(cli.fake.requests.at(-1)?.path).toContain("downloaded=true");
   expect((await cli.here(["list", "--from", "yesterday"])).code).toBe(2);
   const wrong = await cli.here(["list", "--status", "runing"]);
   expect({ code: wrong.code, stderr: wrong.stderr }).toMatchObject({
@@ -161,7 +163,7 @@ it("cancel takes several runs and ids, and stops each batch once", async () => {
   expect([code, json().cancelled]).toEqual([0, [first, second]]);
   expect(cli.fake.count(/^POST .*cancel/)).toBe(2);
   expect((await cli.here(["cancel", "more", "pets-images"])).stderr).toMatch(
-    /next: imgbatch open more; imgbatch open pets-images\n$/,
+    /next: imgbatch open more pets-images\n$/,
   );
 });
 

@@ -11,6 +11,7 @@ import { createServer } from "node:http";
 import { join } from "node:path";
 import sharp from "sharp";
 import { expect, it, vi } from "vitest";
+import { sha256Hex } from "../../src/kernel/ids.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { listening } from "../support/listening.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -325,7 +326,12 @@ it("[DERIVE-1] of several images the first becomes the file, which is said, and 
   const made = await submit("--no-mark");
   expect(made.stderr).toContain("owl: the first image became the file");
   expect(read("owl.png").equals(read("out/images/owl_01.png"))).toBe(true);
-  expect((await run("review", "out", "--choose", "owl=2")).code).toBe(0);
+  const chosen = await run("review", "out", "--choose", "owl=2");
+  expect([chosen.code, chosen.stderr]).toEqual([
+    0,
+    expect.stringContaining("1 file made of the images, 1 of them"),
+  ]);
+  expect(read("owl.png").equals(read("out/images/owl_02.png"))).toBe(true);
   expect((await submit("--no-mark")).stderr).not.toContain("the first image became the file");
   expect(read("owl.png").equals(read("out/images/owl_02.png"))).toBe(true);
   expect(asked).toHaveLength(2);
@@ -385,4 +391,21 @@ it("[DERIVE-8] a picture that still covers other pixels stays, and one that does
   expect(existsSync(path("out/versions/card.png"))).toBe(true);
   expect((await submit("--json")).json()).toMatchObject({ paid_now: 0, derived_written: 0 });
   expect(asked).toHaveLength(3);
+});
+
+it("[DERIVE-2] a picture that is made again because a person wants another one becomes the file, and so does an earlier one", async () => {
+  const { asked, write, submit, run, read } = await project();
+  write([{ custom_id: "fox", prompt: "a fox", file: "fox.png" }]);
+  expect((await submit("--no-mark")).code).toBe(0);
+  const first = read("fox.png");
+  expect((await run("retry", "out", "--only", "fox", "--max-cost", "1")).code).toBe(0);
+  expect(asked).toHaveLength(2);
+  expect(read("fox.png").equals(first)).toBe(false);
+  expect(read("fox.png").equals(read("out/images/fox.png"))).toBe(true);
+  const sha = sha256Hex(read("out/versions/fox.png"));
+  expect((await run("review", "out", "--choose", `fox=${sha}`)).code).toBe(0);
+  expect(read("fox.png").equals(first)).toBe(true);
+  expect((await submit("--no-mark")).code).toBe(0);
+  expect(read("fox.png").equals(first)).toBe(true);
+  expect(asked).toHaveLength(2);
 });

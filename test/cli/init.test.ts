@@ -271,6 +271,16 @@ describe("the templates", () => {
       expect(outputs).toContain(output);
     }
     const gitlab = parse(await read(dir, ".gitlab-ci.yml"));
+    // Pull requests are checked without any secret, and make nothing.
+    const check = await read(dir, ".github/workflows/images-check.yml");
+    expect([parse(check).on, check.includes("secrets.")]).toEqual(["pull_request", false]);
+    const checks = [...runSteps(check), ...gitlab["images-check"].script.slice(-1)];
+    for (const text of checks)
+      expect(text).toMatch(/ check prompts\.jsonl[\s\\]+--before \.images-before --compare images-compare/);
+    expect(gitlab.images.rules[0]).toEqual({
+      if: '$CI_PIPELINE_SOURCE == "merge_request_event"',
+      when: "never",
+    });
     const { script, artifacts } = gitlab.images;
     expect(script[0]).toContain(`--output ${artifacts.paths[0]} `);
     expect(script[0]).toContain(`--junit ${artifacts.reports.junit}`);

@@ -258,3 +258,96 @@ it("[LOCK-5] a picture that retry makes again is in the lock: what made it chang
   expect((await two.submit()).code).toBe(0);
   expect(posts(upstream)).toBe(4);
 });
+
+it("[LOCK-6] check --fix makes what is free from the originals of the run, and asks nobody", async () => {
+  const { upstream, one, asked } = await made();
+  rmSync(one.path("public/dog.webp"));
+  writeFileSync(one.path("public/owl.webp"), "mine");
+  one.write([line("cat", "a cat", { pixels: "32x32" }), line("dog"), line("owl"), line("fox")]);
+  expect(await one.check("--fix")).toMatchObject({
+    code: 4,
+    wrong: [
+      ["owl", "altered", 0],
+      ["fox", "missing", 0.053],
+    ],
+  });
+  expect((await sharp(one.read("public/cat.webp")).metadata()).width).toBe(32);
+  expect(one.read("public/owl.webp").toString()).toBe("mine");
+  expect(upstream.requests).toHaveLength(asked);
+  const two = await clone(upstream, one.cwd);
+  rmSync(two.path("public/cat.webp"));
+  expect(await two.check("--fix")).toMatchObject({ code: 4, wrong: [["cat", "missing", 0.053]] });
+});
+
+it("[LOCK-6] check shows old pictures beside the new ones, in the summary of a job and as a page with the pictures", async () => {
+  const { upstream, one } = await made();
+  const old = await clone(upstream, one.cwd);
+  old.git("checkout", "-q", "--detach");
+  const commit = old.git("rev-parse", "HEAD").trim();
+  one.write([line("cat", "a big cat"), line("owl"), line("fox")]);
+  expect((await one.submit("--update")).code).toBe(0);
+  for (const [name, value] of Object.entries({
+    GITHUB_ACTIONS: "true",
+    GITHUB_STEP_SUMMARY: one.path("summary.md"),
+    GITHUB_SERVER_URL: "https://git.example.com",
+    GITHUB_REPOSITORY: "an/owner",
+    GITHUB_SHA: "a".repeat(40),
+    GITHUB_WORKSPACE: one.cwd,
+  }))
+    vi.stubEnv(name, value);
+  const reports = ["--before", old.cwd, "--compare", "out", "--markdown", "check.md", "--junit", "check.xml"];
+  expect(await one.check(...reports)).toMatchObject({ code: 0 });
+  const summary = one.read("summary.md").toString();
+  expect(summary).toContain(`https://git.example.com/an/owner/raw/${commit}/public/cat.webp`);
+  expect(summary).toContain(`https://git.example.com/an/owner/raw/${"a".repeat(40)}/public/cat.webp`);
+  expect(summary).not.toContain("public/owl.webp");
+  expect(one.read("check.md").toString()).toMatch(/\| dog \| <img .*public\/dog\.webp.* \| removed \|/);
+  expect(one.read("check.xml").toString()).toContain('tests="3" failures="0"');
+  expect(one.read("out/before/public/cat.webp").equals(old.read("public/cat.webp"))).toBe(true);
+  expect(one.read("out/now/public/cat.webp").equals(one.read("public/cat.webp"))).toBe(true);
+  expect(one.read("out/index.html").toString()).toContain("3 pictures changed");
+});
+
+it("[EXPORT-1] export writes the pictures of a run with their prompts as a data set, without what the review has dropped", async () => {
+  const { upstream, one, asked } = await made();
+  expect((await one.run("review", "pets-images", "--drop", "dog")).code).toBe(0);
+  const exported = await one.run("export", "pets-images", "-o", "data", "--layout", "imagefolder", "--json");
+  expect([exported.code, exported.stderr]).toEqual([0, expect.any(String)]);
+  expect(exported.json()).toMatchObject({ ok: true, directory: "data", images: 2, dropped: 1 });
+  const rows = (dir: string) =>
+    one
+      .read(`${dir}/metadata.jsonl`)
+      .toString()
+      .trim()
+      .split("\n")
+      .map((text) => JSON.parse(text));
+  expect(rows("data")).toEqual([
+    { file_name: "cat.png", text: "a cat" },
+    { file_name: "owl.png", text: "a owl" },
+  ]);
+  expect(one.read("data/cat.png").equals(one.read("pets-images/images/cat.png"))).toBe(true);
+  const again = await one.run(
+    "export",
+    "pets-images",
+    "-o",
+    "data",
+    "--pixels",
+    "32x16",
+    "--file-format",
+    "jpeg",
+  );
+  expect([again.code, again.stderr]).toEqual([6, expect.stringContaining("data is not empty")]);
+  const shaped = ["export", "pets-images", "-o", "small", "--pixels", "32x16", "--file-format", "jpeg"];
+  expect((await one.run(...shaped)).code).toBe(0);
+  expect(rows("small").map(({ file_name }) => file_name)).toEqual(["cat.jpg", "owl.jpg"]);
+  expect(await sharp(one.read("small/cat.jpg")).metadata()).toMatchObject({
+    format: "jpeg",
+    width: 32,
+    height: 16,
+  });
+  const wrong = await one.run("export", "pets-images", "-o", "x", "--pixels", "huge");
+  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("--pixels")]);
+  rmSync(one.path("pets-images/images/cat.png"));
+  expect((await one.run("export", "pets-images", "-o", "y")).code).toBe(7);
+  expect([existsSync(one.path("y")), upstream.requests.length]).toEqual([false, asked]);
+});

@@ -1,9 +1,11 @@
 import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import sharp from "sharp";
 import { expect, it, vi } from "vitest";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { type FakeUpstream, startFakeUpstream } from "../support/openai-upstream.ts";
 import { tempDir } from "../support/temp-dir.ts";
+import { PNG } from "../support/upstream-adapter.ts";
 
 /** The list price of an image in medium quality. */
 const PRICE = 0.053;
@@ -132,6 +134,19 @@ it("[LOCK-1] prompts without ids are found by their content, and an edited one b
   expect((await one.run("check", "p.txt")).code).toBe(0);
 });
 
+it("[LOCK-1] the bytes of reference images count, wherever they lie", async () => {
+  const upstream = await startFakeUpstream();
+  const one = await machine(upstream);
+  const photo = join(await tempDir(), "photo.png");
+  writeFileSync(photo, PNG);
+  one.write("pets.jsonl", line("cat", "a cat", { reference_images: [photo] }));
+  expect((await one.submit("--lock")).code).toBe(0);
+  expect(await check(one)).toMatchObject({ code: 0, counts: { ok: 1 } });
+  const other = { create: { width: 8, height: 8, channels: 3 as const, background: "#f00" } };
+  writeFileSync(photo, await sharp(other).png().toBuffer());
+  expect(await check(one)).toMatchObject({ code: 4, counts: { stale: 1 }, missing_cost: PRICE });
+});
+
 it("[LOCK-2] pictures that another machine lacks are exit 10 with the price, and --include-lost makes them", async () => {
   const upstream = await startFakeUpstream();
   const one = await machine(upstream);
@@ -220,4 +235,16 @@ it("[LOCK-1] the flags that shape the pictures are in the lock file: check needs
   expect([other.code, other.json().error?.code]).toEqual([6, "PROMPTS_CHANGED"]);
   expect(other.stderr).toMatch(/with the flags of before:\nnext: .*--aspect-ratio 3:2/);
   expect(posts(upstream)).toBe(2);
+});
+
+it("[LOCK-1] drawings are no pictures of an upstream: naming one is a change, which needs --update", async () => {
+  const upstream = await startFakeUpstream();
+  const { cwd, write } = await machine(upstream);
+  write("pets.jsonl", line("cat"));
+  const submit = (...args: string[]) =>
+    runInProcess(["submit", "pets.jsonl", "--lock", "--data", join(cwd, "d"), ...args], { cwd });
+  expect((await submit()).code).toBe(0);
+  const real = await submit("--upstream", "openai", "--max-cost", "1");
+  expect([real.code, real.stderr]).toEqual([6, expect.stringContaining("cat: it is a drawing")]);
+  expect((await submit()).code).toBe(0);
 });

@@ -49,7 +49,8 @@ it("[CLI-1] a common slip is told the whole command line that was meant", async 
   const cli = await createInProcessCli();
   writeFileSync(cli.path("prompts.jsonl"), '{"prompt":"a fox"}');
   writeFileSync(cli.path("fox.png"), "");
-  mkdirSync(cli.path("texts"));
+  for (const name of ["texts", "album", "photos"]) mkdirSync(cli.path(name));
+  writeFileSync(cli.path("photos/fox.jpg"), "");
   writeFileSync(cli.path("texts/pets.jsonl"), '{"prompt":"a fox"}');
   const submit = ["submit", "prompts.jsonl"];
   for (const [typed, right] of [
@@ -64,6 +65,8 @@ it("[CLI-1] a common slip is told the whole command line that was meant", async 
     [["submit", "texts", "--max-cost", "1"], "submit texts/pets.jsonl --max-cost 1"],
     [["submit", "promts.jsonl", "--zip"], "submit prompts.jsonl --zip"],
     [["submit", "a red fox"], "generate 'a red fox'"],
+    [["submit", "album"], "init album"],
+    [["submit", "photos"], "submit prompts.txt --images photos"],
   ] as const) {
     const { code, stderr } = await runInProcess(typed, { cwd: cli.cwd });
     expect([code, stderr.trim().split("\n").at(-1)]).toEqual([2, `next: imgbatch ${right}`]);
@@ -73,11 +76,10 @@ it("[CLI-1] a common slip is told the whole command line that was meant", async 
 it("[CLI-1] a command line whose own words are wrong is not the command to type next", async () => {
   const cwd = await tempDir();
   writeFileSync(join(cwd, "p.txt"), "a fox");
-  mkdirSync(join(cwd, "empty"));
   vi.stubEnv("IMGBATCH_DATA", join(cwd, "data"));
   for (const words of [
     ["submit", "p.txt", "--size", "1000x999"],
-    ["submit", "empty"],
+    ["submit", "nothing.jsonl"],
   ]) {
     const { code, stderr } = await runInProcess(words, { cwd });
     expect([code, stderr.trim().split("\n").at(-1)]).toEqual([

@@ -40,6 +40,11 @@ it("open shows an image, as generate says at its end", async () => {
   const { code, stdout } = await cli.here(["open", "a fox.png"]);
   expect({ code, stdout }).toEqual({ code: 0, stdout: `${join(cli.cwd, "a fox.png")}\n` });
   expect((await cli.here(["open", "none.png"])).code).toBe(2);
+  await writeFile(join(cli.cwd, "owl.png"), "");
+  const both = await cli.here(["open", "a fox.png", "owl.png", "--json"]);
+  expect(both.json().opened).toEqual(
+    ["a fox.png", "owl.png"].map((name) => ({ path: join(cli.cwd, name), opened: false })),
+  );
 });
 
 it("a directory that is no run is exit 2, and so is one without any run", async () => {

@@ -90,6 +90,14 @@ async function finishedRun() {
   return { cwd, upstream, run, paid, path, read, linesOf, resultOf, prompts };
 }
 
+it("a seed for a model without seeds is told to be left out, and nothing is paid", async () => {
+  const { run, paid } = await finishedRun();
+  const before = paid();
+  const { code, stderr } = await run("retry", "out", "--only", "fox", "--seed", "7", "--max-cost", "1");
+  expect([code, paid()]).toEqual([2, before]);
+  expect(stderr).toMatch(/leave out --seed:\nnext: imgbatch retry out --only fox --max-cost 1 /);
+});
+
 it("[REMAKE-1] pictures that nobody wants are made again with consent, and the earlier ones stay with their results", async () => {
   const { run, paid, read, path, linesOf, resultOf } = await finishedRun();
   const before = paid();

@@ -4,12 +4,14 @@ import { createServiceHttp } from "../../src/client/service-http.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../src/contract/limits.ts";
 import type { Http } from "../../src/http/http.ts";
 import { collectRun, type RunOutcome } from "../../src/runs/collect-run.ts";
+import { claimDirectory } from "../../src/runs/directory/claim.ts";
 import type { ResultLine } from "../../src/runs/directory/results.ts";
 import { keyFingerprint, type RunService } from "../../src/runs/directory/run-service.ts";
 import type { RunState } from "../../src/runs/directory/run-state-schema.ts";
 import { type Plan, planRun, type RunRequest } from "../../src/runs/plan/plan.ts";
 import { readPromptFiles } from "../../src/runs/plan/prompt-files.ts";
-import { startRun } from "../../src/runs/start.ts";
+import { changedError } from "../../src/runs/plan/update.ts";
+import { chooseStart, startRun } from "../../src/runs/start.ts";
 import { awaitBatches } from "../../src/runs/wait.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "./fake-service.ts";
 import { InstantClock } from "./instant-clock.ts";
@@ -91,11 +93,7 @@ export async function createRunHarness(options: FakeOptions = {}): Promise<RunHa
     ) => {
       const plan = await planOf(root, lines, rest.request, rest.limits);
       const keys = { isNew, explicit };
-      const {
-        state: runState,
-        batches,
-        replayed,
-      } = await startRun({
+      const work = {
         plan,
         dir,
         service,
@@ -105,9 +103,11 @@ export async function createRunHarness(options: FakeOptions = {}): Promise<RunHa
         signal,
         shownDir: "out",
         limits: { ...DEFAULT_LIMITS, ...rest.limits },
-        isUpdate,
-        adviseUpdate: (images) => `--update makes ${images}`,
-      });
+      };
+      const start = await chooseStart(work, claimDirectory);
+      if (start.kind === "update" && start.update !== null && !isUpdate)
+        throw changedError("out", start.update, {}, { update: "--update", before: "" });
+      const { state: runState, batches, replayed } = await startRun(work, start, null);
       if (onlyStart)
         return {
           dir,

@@ -5,7 +5,6 @@ import { readEnvironment } from "../../environment.ts";
 import { type Admin, openAdmin } from "../../service/admin.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { configChoice, requireShared, storageOf } from "../connect/service-config.ts";
-import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 
 /**
  * Opens the data directory or the shared database of a command while the work lasts. Creates a missing directory only with
@@ -39,8 +38,6 @@ export function wrongArgument(argument: string, text: string, advice: string): I
   return new ImgbatchError("USAGE", message, { param: argument });
 }
 
-const NAMES_SHOWN = 10;
-
 /**
  * Returns ` (+25%)` if what an upstream reports is that much more than what was billed, or less: from a tenth on. Empty if
  * it is less than that, and if the upstream reports nothing.
@@ -50,25 +47,6 @@ export function costDifference(billedMicroUsd: number, costMicroUsd: number): st
   if (costMicroUsd === 0 || Math.abs(more) * 10 <= billedMicroUsd) return "";
   if (billedMicroUsd === 0) return " (not billed)";
   return ` (${more > 0 ? "+" : "-"}${Math.round((Math.abs(more) / billedMicroUsd) * 100)}%)`;
-}
-
-/** The advice for an unknown name: it lists the known ones. */
-export function oneOf(names: readonly string[]): string {
-  const more = names.length > NAMES_SHOWN ? ", …" : "";
-  return `write one of ${names.slice(0, NAMES_SHOWN).join(", ")}${more}`;
-}
-
-/** The error for the name of an account that there is not. */
-export async function unknownAccount(
-  argument: string,
-  name: string,
-  admin: Admin,
-  where: Whereabouts,
-): Promise<ImgbatchError> {
-  const names = (await admin.accounts()).map((account) => account.name);
-  const advice =
-    names.length > 0 ? oneOf(names) : `make it: ${nextCommand(where, "admin", "accounts", "create", name)}`;
-  return wrongArgument(argument, name, `no account has this name; ${advice}`);
 }
 
 /** Formats a time as `2030-01-31T18:00:00Z`, for people and for `--expires`. */

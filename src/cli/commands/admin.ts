@@ -33,14 +33,7 @@ import * as option from "../options.ts";
 import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { resolveTarget } from "../targets.ts";
-import {
-  costDifference,
-  formatMoment,
-  oneOf,
-  unknownAccount,
-  withAdmin,
-  wrongArgument,
-} from "./admin-data.ts";
+import { costDifference, formatMoment, withAdmin, wrongArgument } from "./admin-data.ts";
 import { storageOptions } from "./shared-options.ts";
 
 const keyId = { name: "<id>", description: "the id of a key, as `imgbatch admin keys list` shows it" };
@@ -185,6 +178,27 @@ async function topUp(context: CommandContext): Promise<CommandResult> {
       output.note(`${name} has play money, which buys drawings only: ${account.name} pays for upstreams`);
     return { json: accountView(account), lines: accountLines([account]) };
   });
+}
+
+const NAMES_SHOWN = 10;
+
+/** The advice for an unknown name: it lists the known ones. */
+function oneOf(names: readonly string[]): string {
+  const more = names.length > NAMES_SHOWN ? ", …" : "";
+  return `write one of ${names.slice(0, NAMES_SHOWN).join(", ")}${more}`;
+}
+
+/** The error for the name of an account that there is not. */
+async function unknownAccount(
+  argument: string,
+  name: string,
+  admin: Admin,
+  where: Whereabouts,
+): Promise<ImgbatchError> {
+  const names = (await admin.accounts()).map((account) => account.name);
+  const advice =
+    names.length > 0 ? oneOf(names) : `make it: ${nextCommand(where, "admin", "accounts", "create", name)}`;
+  return wrongArgument(argument, name, `no account has this name; ${advice}`);
 }
 
 const NAME_CHARS = 100;

@@ -48,15 +48,16 @@ async function run(context: CommandContext): Promise<CommandResult> {
     const batches = ended.map(({ batch }) => batch);
     await recordAll(named, batches, context.clock);
     for (const { batch, isNew } of ended) output.note(describe(batch, isNew));
-    const steps: string[] = [];
+    const [here, elsewhere]: [string[], string[]] = [[], []];
     for (const { argument, ids, run } of named) {
       const saved = run && (await saveMade(context, service, { dir: run.dir, shownDir: argument }));
       const hasImages = batches.some(({ id, successCount }) => ids.includes(id) && successCount > 0);
-      const fetch = saved === null ? nextCommand(context.global, "download", argument) : null;
-      if (hasImages) steps.push(fetch ?? openStep(argument));
+      if (hasImages) (saved === null ? elsewhere : here).push(argument);
     }
+    const steps = elsewhere.map((argument) => nextCommand(context.global, "download", argument));
+    if (here.length > 0) steps.unshift(openStep(...here.slice(0, MOST_SHOWN)));
     const result: CommandResult = {
-      ...(steps.length > 0 ? { next: steps.slice(0, MOST_STEPS).join("; ") } : {}),
+      ...(steps.length > 0 ? { next: steps.slice(0, MOST_SHOWN).join("; ") } : {}),
       json: {
         cancelled: ended.filter(({ isNew }) => isNew).map(({ batch }) => batch.id),
         released: releasedOf(ended),
@@ -69,8 +70,8 @@ async function run(context: CommandContext): Promise<CommandResult> {
   });
 }
 
-/** A list of more commands does not help. */
-const MOST_STEPS = 5;
+/** A longer list does not help. */
+const MOST_SHOWN = 5;
 
 function describe(batch: Batch, isNew = true): string {
   if (isNew || batch.status !== "cancelled") return describeCancel(batch);

@@ -1,6 +1,7 @@
-import { dirname, resolve } from "node:path";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join, resolve, sep } from "node:path";
 import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
-import { readActionsEnvironment } from "../../environment.ts";
+import { rawLink, readActionsEnvironment, readCommit, readRepositoryRoot } from "../../environment.ts";
 import { shellWord } from "../../kernel/command-line.ts";
 import { formatUsd, microsToNumber } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
@@ -16,12 +17,18 @@ import {
   requireOwnStems,
 } from "../../runs/lock.ts";
 import { STDIN } from "../../runs/plan/prompt-files.ts";
-import { type CheckedPicture, priceText, writeCheckReports } from "../../runs/reports/write-reports.ts";
+import {
+  type ChangedPicture,
+  type CheckedPicture,
+  priceText,
+  writeCheckReports,
+  writeComparison,
+} from "../../runs/reports/write-reports.ts";
 import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
-import { checkedPicture, lockedWords, readLocked } from "../locks.ts";
+import { checkedPicture, fixFiles, lockedWords, readLocked } from "../locks.ts";
 import * as option from "../options.ts";
-import { nextCommand } from "../output/next-step.ts";
-import { readReportPaths, requireReportPaths } from "../output/reports.ts";
+import { defaultRunDirectory, nextCommand } from "../output/next-step.ts";
+import { pathsFrom, readReportPaths, requireReportPaths } from "../output/reports.ts";
 import { reportOptions } from "./shared-options.ts";
 
 const options = {
@@ -30,12 +37,34 @@ const options = {
     description: "the files may lie anywhere below this directory",
     default: "that of the lock file",
   }),
+  fix: option.flag({
+    flags: "--fix",
+    description:
+      "make the files that cost nothing, from the originals in the directory of the run, and write the lock file",
+  }),
+  output: option.path({
+    flags: "-o, --output <dir>",
+    description: "the directory of the run, for --fix",
+    default: "<stem of the prompt file>-images",
+  }),
+  before: option.path({
+    flags: "--before <dir>",
+    description:
+      "this directory in an earlier state, such as another checkout: the reports show its pictures beside those of today",
+  }),
+  compare: option.path({
+    flags: "--compare <dir>",
+    description:
+      "with --before: write a page with the old and the new pictures, and the pictures, into this directory",
+  }),
   junit: { ...reportOptions.junit, description: "write JUnit XML with a test case for each prompt" },
   markdown: {
     ...reportOptions.markdown,
     description: "write a Markdown summary of what is not right, with what it costs",
   },
 };
+
+type Typed = option.Values<typeof options>;
 
 export const command = defineCommand({
   arguments: [{ name: "<file...>", description: "prompt files that have lock files beside them" }],
@@ -61,7 +90,7 @@ interface CheckedFile {
 }
 
 /** `imgbatch check`: proves that the pictures in a repository are those of their prompts, and says what is not right and its price. */
-async function run(context: CommandContext<option.Values<typeof options>>): Promise<CommandResult> {
+async function run(context: CommandContext<Typed>): Promise<CommandResult> {
   const { arguments: files, options, cwd, clock, signal, output } = context;
   if (files.includes(STDIN))
     throw new ImgbatchError("USAGE", "Standard input has no lock file: name a prompt file.");
@@ -76,14 +105,31 @@ async function run(context: CommandContext<option.Values<typeof options>>): Prom
     const from = dirname(path);
     const lock = await readLock(path, cwd, root);
     const flags = lock?.head.flags ?? {};
-    const prompts = await readLocked(context, file, { flags, cwd, from, root: lock?.root ?? root ?? from });
-    checked.push({ file, lock, lines: await compareLock(lock, prompts, signal) });
+    const place = { flags, cwd, from, root: lock?.root ?? root ?? from };
+    // Only what a person typed says where files may be written.
+    const writable = options.fix ? (root ?? from) : undefined;
+    const prompts = await readLocked(context, file, { ...place, writable });
+    const lines = await compareLock(lock, prompts, signal);
+    const dir = resolve(cwd, options.output ?? defaultRunDirectory(file));
+    if (
+      writable === undefined ||
+      !(await fixFiles(context, { path, dir, lock, lines, flags, root: writable }))
+    )
+      checked.push({ file, lock, lines });
+    else {
+      const fixed = await readLock(path, cwd, root);
+      checked.push({ file, lock: fixed, lines: await compareLock(fixed, prompts, signal) });
+    }
   }
   const found = checked.flatMap(({ file, lock, lines }) =>
     lines.map((line) => checkedPicture(cwd, file, line, lock)),
   );
   const totals = totalsOf(found);
+  const changed = await changedPictures(context, checked);
+  const { compare } = options;
+  if (compare !== undefined) await writeComparison(resolve(cwd, compare), changed, files.join(", "));
   await writeCheckReports(found, {
+    changed,
     title: files.join(", "),
     at: new Date(clock.nowMs()).toISOString(),
     summary: summaryOf(totals),
@@ -93,6 +139,59 @@ async function run(context: CommandContext<option.Values<typeof options>>): Prom
     annotate: output.annotate,
   });
   return describe(context, checked, found, totals);
+}
+
+/** Finds the pictures whose files are others than in an earlier state of the directory, by both lock files; null without --before. */
+async function changedPictures(
+  { cwd, options: { before: typed, compare } }: CommandContext<Typed>,
+  checked: readonly CheckedFile[],
+): Promise<ChangedPicture[]> {
+  if (typed === undefined) {
+    if (compare !== undefined)
+      throw new ImgbatchError("USAGE", "--compare: name the earlier state with --before.", {
+        param: "--compare",
+      });
+    return [];
+  }
+  const before = resolve(cwd, typed);
+  const changed: ChangedPicture[] = [];
+  const fromRoot = pathsFrom(readRepositoryRoot(), cwd);
+  const linkOf = (path: string, sha: string | null) => rawLink(fromRoot(path), sha);
+  const [old, now] = [headOf(before), readCommit()];
+  for (const { file, lock } of checked) {
+    const earlier = await readLock(resolve(before, file), cwd).catch(() => null);
+    const entries = (each: Lock | null) =>
+      new Map(each?.lines.flatMap(({ entry }) => (entry.files?.[0] ? [[entry.files[0].path, entry]] : [])));
+    const [was, is] = [entries(earlier), entries(lock)];
+    const folder = dirname(file);
+    for (const path of new Set([...was.keys(), ...is.keys()])) {
+      const hash = (each: ReturnType<typeof entries>) => each.get(path)?.files?.[0]?.sha256;
+      if (hash(was) === hash(is)) continue;
+      const shown = join(folder, path).replaceAll(sep, "/");
+      const id = is.get(path)?.id ?? was.get(path)?.id ?? path;
+      const side = (has: boolean, base: string, sha: string | null) => {
+        const full = resolve(base, shown);
+        return has && existsSync(full) ? { path: full, link: linkOf(shown, sha) } : null;
+      };
+      changed.push({
+        id,
+        file: shown,
+        before: side(was.has(path), before, old),
+        now: side(is.has(path), cwd, now),
+      });
+    }
+  }
+  return changed;
+}
+
+/** Returns the commit that is checked out in a directory; null where git would have to be asked. */
+function headOf(dir: string): string | null {
+  try {
+    const text = readFileSync(join(dir, ".git", "HEAD"), "utf8").trim();
+    return /^[0-9a-f]{40}$/.test(text) ? text : null;
+  } catch {
+    return null;
+  }
 }
 
 interface Totals {

@@ -147,7 +147,8 @@ function withUpstream(files: readonly TemplateFile[], upstream: NamedUpstream | 
         : file,
     );
   // A pipeline names its upstream itself.
-  if (pipelines.length > 0 && files.every((file) => file === prompts || isPipeline(file))) return others;
+  const isOfPipeline = (file: TemplateFile) => isPipeline(file) || [prompts, githubCheck].includes(file);
+  if (pipelines.length > 0 && files.every(isOfPipeline)) return others;
   return preset === null ? others : [...others, { target: CONFIG, text: upstreamConfigText(preset) }];
 }
 
@@ -300,6 +301,10 @@ const github: TemplateFile = {
   withUpstream: "github-actions-upstream.yml",
   target: ".github/workflows/images.yml",
 };
+const githubCheck: TemplateFile = {
+  source: "github-actions-check.yml",
+  target: ".github/workflows/images-check.yml",
+};
 const gitlab: TemplateFile = {
   source: "gitlab-ci.yml",
   withUpstream: "gitlab-ci-upstream.yml",
@@ -337,14 +342,14 @@ const TEMPLATES: Readonly<Record<string, readonly TemplateFile[]>> = {
   starter: [prompts, config],
   agent: skills,
   mcp: [mcp],
-  github: [prompts, github],
+  github: [prompts, github, githubCheck],
   gitlab: [prompts, gitlab],
   script: [prompts, script],
   comfyui: [prompts, comfyui, workflow],
   compose: [prompts, compose],
   kubernetes,
   all: [
-    ...[prompts, config, github, gitlab, script, comfyui, workflow],
+    ...[prompts, config, github, githubCheck, gitlab, script, comfyui, workflow],
     ...[compose, ...kubernetes, ...skills, mcp],
   ],
 };

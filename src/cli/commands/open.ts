@@ -11,42 +11,44 @@ import { noRun } from "../targets.ts";
 export const command: CommandDetails = {
   arguments: [
     {
-      name: "[dir|image]",
+      name: "[dir|image...]",
       description:
-        "the output directory of a run, or an image file; without it, this directory, else the newest run in it",
+        "output directories of runs, or image files; without any, this directory, else the newest run in it",
     },
   ],
-  examples: ["imgbatch open", "imgbatch open prompts-images", "imgbatch open fox.png"],
+  examples: ["imgbatch open", "imgbatch open prompts-images", "imgbatch open fox.png owl.png"],
   exits: ["conflict", "saving"],
   run,
 };
 
 /**
- * `imgbatch open`: opens the contact sheet of a run, or its folder if it has none; or an image. Prints the path in every
+ * `imgbatch open`: opens the contact sheet of each run, or its folder if it has none; or an image. Prints the path in every
  * case.
  */
-async function run({ arguments: [named], cwd, output }: CommandContext): Promise<CommandResult> {
-  if (named !== undefined && typeOfFileName(named) !== null) {
-    const image = resolve(cwd, named);
-    if ((await stat(image).catch(() => null))?.isFile()) return show(image, output);
-  }
-  const shownDir = named ?? (await newestRun(cwd));
-  const dir = resolve(cwd, shownDir);
-  if ((await readRunState(dir)) === null) throw noRun(shownDir, cwd);
-  const sheet = join(dir, GALLERY_FILE);
+async function run({ arguments: named, cwd, output }: CommandContext): Promise<CommandResult> {
+  const paths: string[] = [];
+  for (const each of named.length > 0 ? named : [await newestRun(cwd)])
+    paths.push(await pathTo(each, cwd, output));
+  const shown = await Promise.all(paths.map(async (path) => ({ path, opened: await openPath(path) })));
+  if (!shown.every(({ opened }) => opened))
+    output.note("nothing can be opened here: open this path in a browser");
+  const [first, ...others] = shown;
+  return { json: others.length === 0 ? first : { opened: shown }, lines: paths };
+}
+
+/** Returns what is opened for an argument. Throws `USAGE` for one that is neither a run nor an image. */
+async function pathTo(named: string, cwd: string, output: Pick<Output, "note">): Promise<string> {
+  const path = resolve(cwd, named);
+  if (typeOfFileName(named) !== null && (await stat(path).catch(() => null))?.isFile()) return path;
+  if ((await readRunState(path)) === null) throw noRun(named, cwd);
+  const sheet = join(path, GALLERY_FILE);
   const hasSheet = await access(sheet).then(
     () => true,
     () => false,
   );
-  if (!hasSheet)
-    output.note(`${shownDir} has no contact sheet: run the command that made it again to get one`);
-  return show(hasSheet ? sheet : dir, output);
-}
-
-async function show(path: string, output: Pick<Output, "note">): Promise<CommandResult> {
-  const isOpen = await openPath(path);
-  if (!isOpen) output.note("nothing can be opened here: open this path in a browser");
-  return { json: { path, opened: isOpen }, lines: [path] };
+  if (hasSheet) return sheet;
+  output.note(`${named} has no contact sheet: run the command that made it again to get one`);
+  return path;
 }
 
 /** Returns the directory itself if it is a run, else the run in it that began last. Throws `USAGE` without any. */

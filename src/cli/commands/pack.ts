@@ -11,7 +11,13 @@ import { parseJson } from "../../kernel/json.ts";
 import { counted, formatSize } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
 import { type RunInput, readRunInput, requireUndamaged } from "../../runs/directory/input.ts";
-import { CHECKS_FILE, INPUT_FILE, REFERENCES_FOLDER, REVIEW_FILE } from "../../runs/directory/names.ts";
+import {
+  CHECKS_FILE,
+  FILES_FILE,
+  INPUT_FILE,
+  REFERENCES_FOLDER,
+  REVIEW_FILE,
+} from "../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine, readResults } from "../../runs/directory/results.ts";
 import { isIntact, type ResultFile, requireReplaceable } from "../../runs/directory/run-files.ts";
 import { RUN_STATE_FILE, readRunState } from "../../runs/directory/run-state.ts";
@@ -110,7 +116,16 @@ async function requireForeign(
   const path = relative(await realpath(dir), join(folder, basename(file)))
     .split(sep)
     .join("/");
-  const own = [RUN_STATE_FILE, INPUT_FILE, RESULTS_FILE, RETRY_FILE, REVIEW_FILE, CHECKS_FILE, GALLERY_FILE];
+  const own = [
+    RUN_STATE_FILE,
+    INPUT_FILE,
+    RESULTS_FILE,
+    RETRY_FILE,
+    REVIEW_FILE,
+    CHECKS_FILE,
+    FILES_FILE,
+    GALLERY_FILE,
+  ];
   const isImage = lines.some(({ files }) => files.some((each) => each.path === path));
   if (!own.includes(path) && !path.startsWith(`${REFERENCES_FOLDER}/`) && !isImage) return;
   throw new ImgbatchError("FILE_EXISTS", `${shown} belongs to the run.`, {

@@ -65,6 +65,11 @@ const COMMANDS: readonly CommandEntry[] = [
     load: async () => (await import("./check.ts")).command,
   },
   {
+    name: "export",
+    summary: "write the pictures of a run as a data set, with their prompts",
+    load: async () => (await import("./export.ts")).command,
+  },
+  {
     name: "pack",
     summary: "write a run into one ZIP to hand over: contact sheet, images, results and prompts",
     load: async () => (await import("./pack.ts")).command,

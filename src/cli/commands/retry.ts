@@ -67,7 +67,7 @@ import {
 import { orWithSuccessor } from "../model-check.ts";
 import * as option from "../options.ts";
 import { notEnded } from "../output/batches.ts";
-import { type Flag, nextCommand, remakeCommand } from "../output/next-step.ts";
+import { type Flag, nextCommand, remakeCommand, typedCommand, wordsWithout } from "../output/next-step.ts";
 import { noRun, originsOf, rememberedUpstream, resolveTarget } from "../targets.ts";
 import { dryRunOption, modelOption, running, runOptions } from "./shared-options.ts";
 import { withoutService } from "./submit.ts";
@@ -91,6 +91,7 @@ const options = {
   seed: option.whole({
     flags: "--seed <n>",
     description: "with --only or --rejected: with this seed; each further image of a prompt adds 1",
+    group: "picture",
     default: "a fresh one, where the model takes seeds",
     min: 0,
     max: MOST_SEED,
@@ -107,10 +108,15 @@ const options = {
   }),
   isHere: option.flag({
     flags: "--here",
+    group: "service",
     description:
       "go on with this service, which does not know batches of the run (its data are new, or it is another service or key); with --include-lost, only the missing images are made, and paid again if the other service still runs",
   }),
-  detach: option.flag({ flags: "-d, --detach", description: "print the batch ids and do not wait" }),
+  detach: option.flag({
+    flags: "-d, --detach",
+    description: "print the batch ids and do not wait",
+    group: "waiting",
+  }),
   dryRun: dryRunOption,
   ...runOptions,
 };
@@ -249,7 +255,7 @@ async function retry(
     if (remake.edit === null) await requireUnedited(context, dir, Object.keys(wanted.images), runState);
     const added = await planRemake(work, lines, wanted);
     const images = askedIn(added, items);
-    await requireFitting(work, added, models);
+    await requireFitting(context, work, added, models);
     if (dryRun) {
       const counts = { images, batches: added.length, refused: 0 };
       return describeDry(options, models, budget, counts);
@@ -438,18 +444,24 @@ async function keepPicture(
 
 /** Throws `INVALID_INPUT` for what the models do not take of images that are made again. */
 async function requireFitting(
+  { typed }: Pick<CommandContext, "typed">,
   { dir, state, limits }: Run & { limits: Limits },
   added: readonly RunBatch[],
   models: RunModels,
 ): Promise<void> {
-  const problems = new Problems();
+  const [problems, withoutSeed] = [new Problems(), new Problems()];
   const input = await readRunInput(dir);
   const { mimeType } = settingsOf(state);
   for (const { images = [], again } of added) {
     const asked = await itemsOf(dir, input, images, again?.images);
     reportMisfits(asked, models, { mimeType, limits }, problems);
+    const unseeded = asked.map(({ seed: _, ...item }) => item);
+    reportMisfits(unseeded, models, { mimeType, limits }, withoutSeed);
   }
-  problems.throwIfAny();
+  const words = wordsWithout(typed, command.options.seed);
+  const isOfSeed = problems.count > 0 && withoutSeed.count === 0 && words.length < typed.length;
+  const advice = isOfSeed ? `leave out --seed:\n${typedCommand(words)}` : undefined;
+  problems.throwIfAny([], advice);
 }
 
 async function modelsOf(

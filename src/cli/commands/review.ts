@@ -15,6 +15,7 @@ import {
   readReviewedLines,
 } from "../../runs/review.ts";
 import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
+import { withChosenFiles } from "../finish-run.ts";
 import * as option from "../options.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { noRun } from "../targets.ts";
@@ -92,7 +93,8 @@ async function run(context: Context): Promise<CommandResult> {
     readReview(dir),
     readReviewedLines(dir),
   ]);
-  return describe(shownDir, lines, { review, reviewed }, global);
+  const result = describe(shownDir, lines, { review, reviewed }, global);
+  return withChosenFiles(context, { dir, shownDir }, result);
 }
 
 /** Records the decisions of the options: all of them or, if one cannot be, none. */

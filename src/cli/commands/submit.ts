@@ -12,7 +12,7 @@ import { counted } from "../../kernel/text.ts";
 import type { Problems } from "../../prompts/problems.ts";
 import { ownOrigin } from "../../providers/catalogue/catalogue.ts";
 import { requireOwnFiles } from "../../runs/derived-files.ts";
-import { checkDirectory, withRunLock } from "../../runs/directory/claim.ts";
+import { checkDirectory, claimDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { readResults } from "../../runs/directory/results.ts";
 import { otherMaker } from "../../runs/directory/run-service.ts";
 import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
@@ -31,7 +31,7 @@ import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/
 import { isMadeAgain, planRetry } from "../../runs/plan/retry.ts";
 import { fitItems, reportMisfits, settleItems } from "../../runs/plan/settle-items.ts";
 import { adoptShapes, shapeItems } from "../../runs/plan/shape-items.ts";
-import { describeChanges } from "../../runs/plan/update.ts";
+import { changedError, describeChanges } from "../../runs/plan/update.ts";
 import {
   askedIn,
   type ImageConsent,
@@ -43,7 +43,7 @@ import {
   unsentBatches,
 } from "../../runs/send.ts";
 import { type Allowance, isAllowed } from "../../runs/standing.ts";
-import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
+import { chooseStart, leaveRun, type Start, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget, UNKNOWN_HOLD } from "../budget.ts";
 import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { askOnce, expectedLimits, serviceToExpect, withService } from "../connect/connect.ts";
@@ -431,13 +431,6 @@ async function submit(
   reportPlan(context, options, plan);
   const { dir, shownDir, allowance, isUpdate, names } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
-  const adviseUpdate = (images: readonly Asked[]) => {
-    const cost = budget.estimate(images);
-    const again = commandAgain(context.typed, submitOptions.isUpdate);
-    if (images.length === 0) return `to take the prompts as they are now, which makes no image: ${again}`;
-    const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
-    return `to make only ${counted(images.length, "image")}${price} and keep the others: ${again}`;
-  };
   const work: StartOptions = {
     plan,
     dir,
@@ -450,31 +443,31 @@ async function submit(
     names,
     shownDir,
     limits,
-    isUpdate,
-    adviseUpdate,
     sharesReferences: shares,
-    approve: async ({ images, pending, mayHold }) => {
-      // What is pending was agreed to before. A limit that is typed now holds for it, too.
-      const held = options.maxCostMicroUsd === undefined ? [] : await pending();
-      return budget.consent(images, held, mayHold ? UNKNOWN_HOLD : undefined);
-    },
-    isWanted: ({ changed, settings }) => {
-      const wanted = options.locks?.wanted;
-      const places = changed.map(({ fileLine, variant }) => placeOf(fileLine, variant?.values));
-      return wanted !== undefined && settings.length === 0 && places.every((place) => wanted.has(place));
-    },
     retries: options.retries,
     qualities: pinnedQualities([models.first, ...settled.map(models.of)]),
-    commandWith: (flags) => commandWith(context.typed, flags),
   };
   const target = { argument: shownDir, run: earlier === null ? null : { dir, state: earlier } };
   if (options.dryRun || isUpdate) await requireKnown(target, service, context);
   if (options.dryRun) {
-    return describeDryRun(work, budget, models, { ...options, showsKeys: context.global.verbose });
+    const start = await chooseStart(work, checkDirectory);
+    requireWanted(context, options, start, budget);
+    return describeDryRun(work, start, budget, models, { ...options, showsKeys: context.global.verbose });
   }
+  const begin = async () => {
+    const start = await chooseStart(work, claimDirectory);
+    requireWanted(context, options, start, budget);
+    const { update, images, mayHold } = start;
+    if (start.kind === "update" && update !== null && update.renamed.length > 0)
+      reporter.note(describeChanges(update));
+    // What is pending was agreed to before. A limit that is typed now holds for it, too.
+    const held = options.maxCostMicroUsd === undefined ? [] : await start.pending();
+    const consentOf = await budget.consent(images, held, mayHold ? UNKNOWN_HOLD : undefined);
+    return startRun(work, start, consentOf);
+  };
   return withRunLock(dir, { clock, signal }, async () => {
     if (options.detach) {
-      const started = await startRun(work);
+      const started = await begin();
       const begun = { argument: shownDir, run: { dir, state: started.state } };
       const unknown = await unknownRun(begun, started.batches, service, context.global);
       if (unknown !== null && !unknown.isWhole) throw unknown.error;
@@ -486,7 +479,7 @@ async function submit(
     const isPlain = !options.isNew && options.explicitKey === null;
     const updateStep = isPlain ? commandAgain(context.typed, submitOptions.isUpdate) : undefined;
     const result = await makeBatches(context, service, { ...options, updateStep }, async () => {
-      const started = await startRun(work);
+      const started = await begin();
       const isEnded = started.batches.every(({ isDone }) => isDone);
       const mayRetry = options.retries && earlier !== null && earlier.finished_at !== null && isEnded;
       if (!mayRetry) return started;
@@ -496,6 +489,28 @@ async function submit(
     });
     return advice === undefined ? result : { ...result, next: advice };
   });
+}
+
+/** Throws `DIRECTORY_CONFLICT` for a run of other prompts, unless these are to take their place, or a lock file wants all of them. */
+function requireWanted(
+  { typed }: CommandContext,
+  { isUpdate, locks, shownDir }: SubmitOptions,
+  { kind, update, changedImages: images, otherFlags }: Start,
+  budget: ReturnType<typeof createBudget>,
+): void {
+  if (kind === "run" || update === null || isUpdate) return;
+  const places = update.changed.map(({ fileLine, variant }) => placeOf(fileLine, variant?.values));
+  const isLocked = locks?.wanted !== undefined && update.settings.length === 0;
+  if (isLocked && places.every((place) => locks.wanted.has(place))) return;
+  const cost = budget.estimate(images);
+  const again = commandAgain(typed, submitOptions.isUpdate);
+  const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
+  const makes =
+    images.length === 0
+      ? `to take the prompts as they are now, which makes no image: ${again}`
+      : `to make only ${counted(images.length, "image")}${price} and keep the others: ${again}`;
+  const before = commandWith(typed, otherFlags);
+  throw changedError(shownDir, update, otherFlags, { update: makes, before });
 }
 
 /** Makes the images of a run in batches, which `send` asks for or finds. */
@@ -627,12 +642,12 @@ function maybeMade(open: readonly RunBatch[]): string[] {
  */
 async function describeDryRun(
   work: StartOptions,
+  start: Start,
   budget: ReturnType<typeof createBudget>,
   models: RunModels,
   { retries, showsKeys }: Pick<SubmitOptions, "retries"> & { showsKeys: boolean },
 ): Promise<CommandResult> {
   const { plan, shownDir } = work;
-  const start = await chooseStart(work, checkDirectory);
   const { state, update, images, open, unmadeImages } = start;
   const { chunks, items, request } = plan;
   const before = await start.pending();

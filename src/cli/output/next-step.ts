@@ -364,9 +364,9 @@ function stepOf(
   return there.length > 0 ? "items" : null;
 }
 
-/** The command that shows the images of a run, or an image file. It asks no service. */
-export function openStep(path: string): string {
-  return nextCommand({}, "open", path);
+/** The command that shows the images of runs, or image files. It asks no service. */
+export function openStep(...paths: readonly string[]): string {
+  return nextCommand({}, "open", ...paths);
 }
 
 export const ALL_HERE = "the images are all here";

@@ -142,7 +142,7 @@ export class SheetSoFar {
 }
 
 /** Returns a function that turns a path of the command line into one from `root` on. Paths elsewhere, and all paths without a root, stay. */
-function pathsFrom(root: string | null, cwd: string): (path: string) => string {
+export function pathsFrom(root: string | null, cwd: string): (path: string) => string {
   if (root === null) return (path) => path;
   const real = (path: string) => {
     try {

@@ -14,6 +14,7 @@ import {
 } from "../../kernel/files.ts";
 import {
   CHECKS_FILE,
+  FILES_FILE,
   IMAGES_FOLDER,
   INPUT_FILE,
   REFERENCES_FOLDER,
@@ -33,6 +34,7 @@ const OWN_NAMES = [
   "retry.jsonl",
   REVIEW_FILE,
   CHECKS_FILE,
+  FILES_FILE,
 ];
 
 /**

@@ -21,6 +21,8 @@ export const VERSIONS_FOLDER = "versions";
 /** What a person decided about the pictures, and what a look at them found. */
 export const REVIEW_FILE = "review.jsonl";
 export const CHECKS_FILE = "checks.jsonl";
+/** The record of the files that were made of pictures where their lines want them. */
+export const FILES_FILE = "files.jsonl";
 
 /** Gives every file of a run a path of its own below `images/`. */
 interface DiskNames {

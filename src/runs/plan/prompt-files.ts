@@ -192,8 +192,13 @@ async function directoryProblem({ name, cwd }: PromptSource): Promise<FileProble
     return { message, meant: { typed: name, right } };
   }
   const hasImages = entries.some((entry) => /\.(png|jpe?g|webp)$/i.test(entry));
-  const images = hasImages ? `, and the images with --images ${shellWord(name)}` : "";
-  return { message: `is a directory; name a prompt file${images}` };
+  if (!hasImages) {
+    const advice = `to write a prompt file into it: ${programName()} init ${shellWord(name)}`;
+    return { message: "is a directory; name a prompt file", advice };
+  }
+  const images = `--images ${shellWord(name)}`;
+  const advice = `write a prompt for each of its images into a file, then: ${programName()} submit prompts.txt ${images}`;
+  return { message: `is a directory; name a prompt file, and the images with ${images}`, advice };
 }
 
 /** Returns the directory from which paths in the prompts lead. */

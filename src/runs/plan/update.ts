@@ -1,5 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { expandedCustomIds, isGeneratedId } from "../../contract/limits.ts";
+import { shellWord } from "../../kernel/command-line.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson, groupBy } from "../../kernel/json.ts";
 import { counted } from "../../kernel/text.ts";
@@ -257,23 +258,29 @@ function countsOf({ kept, changed, added, removed, settings }: Changes): string 
 const MOST_LISTED = 20;
 
 /**
- * The error for a directory whose run had other prompts or settings. `advise` names the command that makes these images,
- * `flags` says which flags of before are others now, and names the command with them.
+ * The error for a directory whose run had other prompts or settings. `again` names the command that makes these images, and the
+ * one with the flags of before. `otherFlags`: see `Start`.
  */
 export function changedError(
   shownDir: string,
   update: UpdatePlan,
-  advise: () => string,
-  flags: { made: string; again: string } | null = null,
+  otherFlags: Readonly<Record<string, string | undefined>>,
+  again: { update: string; before: string },
 ): ImgbatchError {
-  const other = "name another directory with --output to make all images there";
+  const flags = Object.entries(otherFlags);
   const ways = [
-    other,
-    ...(update.keptImages.size === 0 ? [] : [advise()]),
-    ...(flags === null ? [] : [`with the flags of before: ${flags.again}`]),
+    "name another directory with --output to make all images there",
+    ...(update.keptImages.size === 0 ? [] : [again.update]),
+    ...(flags.length === 0 ? [] : [`with the flags of before: ${again.before}`]),
   ];
-  const advice = ways.join("\n");
-  return conflict(shownDir, update, { advice, more: flags === null ? "" : ` ${flags.made}` });
+  const had = flags.flatMap(([flag, value]) => (value === undefined ? [] : `${flag} ${shellWord(value)}`));
+  const lacked = flags.flatMap(([flag, value]) => (value === undefined ? flag : []));
+  const made = [
+    ...(had.length > 0 ? [`with ${had.join(" ")}`] : []),
+    ...(lacked.length > 0 ? [`without ${lacked.join(" ")}`] : []),
+  ];
+  const more = flags.length === 0 ? "" : ` This run was made ${made.join(" and ")}.`;
+  return conflict(shownDir, update, { advice: ways.join("\n"), more });
 }
 
 /** The same for a run without batches, which cannot be updated. `settings`: those that differ, in words. */

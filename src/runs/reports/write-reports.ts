@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { appendFile, writeFile } from "node:fs/promises";
-import { dirname, relative, sep } from "node:path";
+import { appendFile, copyFile, writeFile } from "node:fs/promises";
+import { dirname, join, relative, sep } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { makeDirectory } from "../../kernel/files.ts";
 import { type Cost, costText, formatUsd, microsToNumber, paidText } from "../../kernel/money.ts";
@@ -95,6 +95,60 @@ export function priceText({ costMicroUsd: micros }: Pick<CheckedPicture, "costMi
   return micros === 0 ? "" : `about ${formatUsd(micros)}`;
 }
 
+/** A picture whose file is another one than before. A side is null where there is none. */
+export interface ChangedPicture {
+  id: string;
+  /** The file, from the working directory on, with `/`. */
+  file: string;
+  before: ChangedSide | null;
+  now: ChangedSide | null;
+}
+
+interface ChangedSide {
+  /** Absolute. */
+  path: string;
+  /** Its address in the repository, for a summary that shows no files of a job; null where that is not known. */
+  link: string | null;
+}
+
+/** Writes a page with the old pictures beside the new ones into a directory, and the pictures themselves. Throws `SAVE_FAILED`. */
+export async function writeComparison(
+  dir: string,
+  changed: readonly ChangedPicture[],
+  title: string,
+): Promise<void> {
+  const rows: string[] = [];
+  for (const { id, file, before, now } of changed) {
+    const cells: string[] = [];
+    for (const [side, picture] of Object.entries({ before, now })) {
+      const name = `${side}/${file.replaceAll(/(^|\/)\.\.(?=\/)/g, "$1_")}`;
+      if (picture === null) cells.push(`<td>${side === "now" ? "removed" : "new"}</td>`);
+      else {
+        const target = join(dir, name);
+        await saving(target, async () => {
+          await makeDirectory(dirname(target));
+          await copyFile(picture.path, target);
+        });
+        cells.push(
+          `<td><a href="${escapeMarkup(fileHref(name))}"><img src="${escapeMarkup(fileHref(name))}" alt=""></a></td>`,
+        );
+      }
+    }
+    rows.push(
+      `<tr><th>${escapeMarkup(id)}<br><small>${escapeMarkup(file)}</small></th>${cells.join("")}</tr>`,
+    );
+  }
+  const page = `<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>${escapeMarkup(title)}</title>
+<style>body{font:16px system-ui;margin:2rem}td,th{padding:.5rem;vertical-align:top;text-align:left}img{max-width:40vw;max-height:60vh}</style>
+<h1>${escapeMarkup(title)}: ${counted(changed.length, "picture")} changed</h1>
+<table><tr><th></th><th>before</th><th>now</th></tr>
+${rows.join("\n")}
+</table></html>
+`;
+  await writeReport(join(dir, "index.html"), page);
+}
+
 /** Writes the reports of lock files. Throws `SAVE_FAILED` for one that the caller named and that cannot be written. */
 export async function writeCheckReports(
   pictures: readonly CheckedPicture[],
@@ -102,12 +156,15 @@ export async function writeCheckReports(
     title,
     at,
     summary,
+    changed = [],
     ...options
   }: Pick<ReportOptions, "junit" | "markdown" | "actions" | "say" | "annotate"> & {
     title: string;
     /** ISO 8601 in UTC. */
     at: string;
     summary: string;
+    /** Pictures to show beside their earlier ones. Default: none. */
+    changed?: readonly ChangedPicture[];
   },
 ): Promise<void> {
   const { junit, markdown, actions, say } = options;
@@ -124,14 +181,18 @@ export async function writeCheckReports(
     directory: title,
     directoryFromRoot: ".",
   };
-  const text = checkMarkdown(pictures, title, summary);
+  const markdownOf = (linkOf: (side: ChangedSide) => string | null) =>
+    [checkMarkdown(pictures, title, summary), ...changedRows(changed, linkOf)].join("\n");
   if (actions !== null) {
     for (const line of annotations(report)) options.annotate(line);
     const { summary: file } = actions;
-    if (file !== undefined) await orSay(say, "the step summary", () => appendFile(file, `${text}\n`));
+    if (file !== undefined)
+      await orSay(say, "the step summary", () => appendFile(file, `${markdownOf(({ link }) => link)}\n`));
   }
   if (junit !== undefined) await writeReport(junit, toJunit(report));
-  if (markdown !== undefined) await writeReport(markdown, text);
+  if (markdown === undefined) return;
+  const linkOf = ({ path }: ChangedSide) => fileHref(relative(dirname(markdown), path).replaceAll(sep, "/"));
+  await writeReport(markdown, markdownOf(linkOf));
 }
 
 /** A report as JUnit and annotations need it. */
@@ -153,6 +214,28 @@ function asCase({ id, prompt, fileLine, state, reason, files, ...cost }: Checked
   const message = price === "" ? reason : `${reason} (${price})`;
   const error = state === "ok" ? null : { code: state, message };
   return { id, prompt, fileLine, files: files.map((path) => ({ path })), error, notes: [], tookMs: null };
+}
+
+/** Old pictures beside the new ones, in Markdown. `linkOf` returns the address of a picture; null for none. */
+function changedRows(
+  changed: readonly ChangedPicture[],
+  linkOf: (side: ChangedSide) => string | null,
+): string[] {
+  if (changed.length === 0) return [];
+  const side = (picture: ChangedSide | null, word: string) => {
+    if (picture === null) return word;
+    const link = linkOf(picture);
+    return link === null ? "see the page of the job" : `<img src="${escapeMarkup(link)}" width="300" alt="">`;
+  };
+  return [
+    "| picture | before | now |",
+    "|---|---|---|",
+    ...changed
+      .slice(0, MAX_FAILURES)
+      .map(({ id, before, now }) => `| ${cell(id)} | ${side(before, "new")} | ${side(now, "removed")} |`),
+    ...(changed.length > MAX_FAILURES ? ["", `… and ${changed.length - MAX_FAILURES} more.`] : []),
+    "",
+  ];
 }
 
 /** The prompts whose pictures are not right, in Markdown. */

@@ -27,7 +27,13 @@ import { joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
 import { callerOf, consentingCaller, headerOrQueryKey, idempotencyKeyOf } from "../http/authenticate.ts";
-import { type ErrorStyle, invalidArgument, parseArgument, withParam } from "../http/errors.ts";
+import {
+  type ErrorStyle,
+  invalidArgument,
+  parseArgument,
+  toServiceError,
+  withParam,
+} from "../http/errors.ts";
 import { goneSignal } from "../http/exchange.ts";
 import { readQuery } from "../http/parameters.ts";
 import { finishImage, withFinalStatus, withoutImage } from "../openai/images.ts";
@@ -583,10 +589,13 @@ function createInteraction(deps: ApiDeps) {
         }
         // Until the money is held, a failure is the answer.
         const early = await Promise.race([hasBegun, work]);
+        const framing = framingOf(early === null ? beginning : null);
         if (body.stream === true)
-          await answerStream(deps, framingOf(early === null ? beginning : null), response, work).catch(
-            () => {},
-          );
+          await answerStream(deps, framing, response, work).catch((error) => {
+            // It has begun: what follows is told by its events.
+            if (response.headersSent) return;
+            response.type(framing.type).send(framing.failure(toServiceError(error)) + framing.end);
+          });
         else response.type("json").send(early ?? JSON.stringify(beginning));
         await work.catch(() => {});
       } catch (error) {

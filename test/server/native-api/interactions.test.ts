@@ -222,6 +222,23 @@ describe("an interaction", () => {
     ]);
   });
 
+  it("[INT-3] in the background can be followed from its beginning, also when it fails", async () => {
+    const service = await startTestService({ workers: false, providers: [drawings()] });
+    for (const [input, status] of [
+      ["a fox", "completed"],
+      ["[[refuse]] a fox", "failed"],
+    ]) {
+      const answer = await create(service, { input, background: true, stream: true });
+      expect(answer.headers.get("content-type")).toContain("text/event-stream");
+      const events = (await answer.text())
+        .split("\n\n")
+        .flatMap((each) => /^data: (\{.*)$/m.exec(each)?.[1] ?? []);
+      const { event_type: type, interaction } = JSON.parse(events.at(-1) ?? "");
+      expect([type, interaction.status]).toEqual(["interaction.completed", status]);
+      await expect.poll(() => statusOf(service, interaction.id)).toBe(status);
+    }
+  });
+
   it("[INT-4] of another key or another API is unknown, and so is one that was not stored", async () => {
     const service = await startTestService({ workers: false });
     const { id } = await viewOf(create(service, {}));
