@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { type BigIntStats, constants, existsSync } from "node:fs";
+import { constants, existsSync } from "node:fs";
 import { lstat, open, readdir, realpath, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
@@ -35,6 +35,7 @@ import { counted, truncateCodePoints } from "../../kernel/text.ts";
 import type { AdapterDeps } from "../upstream/adapter.ts";
 import { AnswerImages, MOST_IMAGES, withImages } from "../upstream/answer-images.ts";
 import { upstreamWords } from "../upstream/answer-json.ts";
+import { KeptImages, stateOf } from "./kept-images.ts";
 
 /** Of the files and of their keys. Another one makes all recordings again. */
 const VERSION = 1;
@@ -149,42 +150,6 @@ function refuseKeys({ words, stem }: Recordable): void {
   if (field === undefined) return;
   const message = `${stem}.json cannot be recorded: ${field} holds an API key, and recordings are for others to read. Take the key out. Nothing was sent.`;
   throw new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
-}
-
-/** A file as the disk showed it: any change shows in one of these. */
-const stateOf = ({ ino, size, mtimeNs, ctimeNs }: BigIntStats) => `${ino} ${size} ${mtimeNs} ${ctimeNs}`;
-
-/** What the pictures in memory may take together. */
-const MOST_KEPT_BYTES = 256 * 2 ** 20;
-
-/** The pictures that were read and verified last, until their files change. */
-class KeptImages {
-  /** By the name of the file, the one that was asked for last at the end. */
-  readonly #kept = new Map<string, { bytes: Buffer; state: string; sha256: string }>();
-  #bytes = 0;
-
-  find(name: string, state: string, sha256: string): Buffer | null {
-    const kept = this.#kept.get(name);
-    if (kept === undefined) return null;
-    this.#kept.delete(name);
-    if (kept.state === state && kept.sha256 === sha256) {
-      this.#kept.set(name, kept);
-      return kept.bytes;
-    }
-    this.#bytes -= kept.bytes.length;
-    return null;
-  }
-
-  keep(name: string, kept: { bytes: Buffer; state: string; sha256: string }): void {
-    this.#bytes += kept.bytes.length - (this.#kept.get(name)?.bytes.length ?? 0);
-    this.#kept.delete(name);
-    this.#kept.set(name, kept);
-    for (const [oldest, { bytes }] of this.#kept) {
-      if (this.#bytes <= MOST_KEPT_BYTES) return;
-      this.#kept.delete(oldest);
-      this.#bytes -= bytes.length;
-    }
-  }
 }
 
 /** The answers of a directory to requests: for each a JSON file, and its images beside it. */
