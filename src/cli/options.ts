@@ -125,9 +125,10 @@ export function parsed<T>(
   return {
     ...words,
     read: (typed, { flag, nowMs }) => {
-      if (typeof typed !== "string") return undefined;
-      const value = read(typed, nowMs);
-      if (value === null) throw wrongValue(flag, typed, `${advice}.`, meant(typed.trim()));
+      const given = typed === true ? words.preset : typed;
+      if (typeof given !== "string") return undefined;
+      const value = read(given, nowMs);
+      if (value === null) throw wrongValue(flag, given, `${advice}.`, meant(given.trim()));
       return value;
     },
   };

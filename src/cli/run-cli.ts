@@ -222,7 +222,6 @@ function toOption(spec: OptionSpec, group?: string): Option {
     spec.default === undefined ? spec.description : `${spec.description} (default: ${spec.default})`;
   const option = new Option(spec.flags, description);
   if (group !== undefined) option.helpGroup(group);
-  if (spec.preset !== undefined) option.preset(spec.preset);
   if (spec.repeatable) {
     option.argParser((value: string, before: string[] | undefined) => [...(before ?? []), value]);
   }

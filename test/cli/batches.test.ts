@@ -47,6 +47,8 @@ it("list gives its filters to the service, and says when there is more", async (
     from: "2030-01-31",
     to: expect.stringMatching(/^20\d\d-\d\d-\d\dT[\d:]+Z$/),
   });
+  await cli.here(["list", "--downloaded"]);
+  expect(cli.fake.requests.at(-1)?.path).toContain("downloaded=true");
   expect((await cli.here(["list", "--from", "yesterday"])).code).toBe(2);
   const wrong = await cli.here(["list", "--status", "runing"]);
   expect({ code: wrong.code, stderr: wrong.stderr }).toMatchObject({

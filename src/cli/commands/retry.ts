@@ -91,6 +91,7 @@ const options = {
   seed: option.whole({
     flags: "--seed <n>",
     description: "with --only or --rejected: with this seed; each further image of a prompt adds 1",
+    group: "picture",
     default: "a fresh one, where the model takes seeds",
     min: 0,
     max: MOST_SEED,
@@ -107,10 +108,15 @@ const options = {
   }),
   isHere: option.flag({
     flags: "--here",
+    group: "service",
     description:
       "go on with this service, which does not know batches of the run (its data are new, or it is another service or key); with --include-lost, only the missing images are made, and paid again if the other service still runs",
   }),
-  detach: option.flag({ flags: "-d, --detach", description: "print the batch ids and do not wait" }),
+  detach: option.flag({
+    flags: "-d, --detach",
+    description: "print the batch ids and do not wait",
+    group: "waiting",
+  }),
   dryRun: dryRunOption,
   ...runOptions,
 };
