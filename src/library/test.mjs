@@ -1,4 +1,4 @@
-import service from "../dist/test-service.cjs";
+import service from "../../dist/test-service.cjs";
 import test from "./test.cjs";
 
 // Vitest's own functions can only be imported, and its globals are off by default.

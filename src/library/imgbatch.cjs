@@ -1,4 +1,4 @@
-const { generate, ImgbatchError, startService, submit } = require("../dist/library.cjs");
+const { generate, ImgbatchError, startService, submit } = require("../../dist/library.cjs");
 
 exports.generate = generate;
 exports.ImgbatchError = ImgbatchError;

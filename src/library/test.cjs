@@ -1,4 +1,4 @@
-const { startImgbatch, useImgbatch } = require("../dist/test-service.cjs");
+const { startImgbatch, useImgbatch } = require("../../dist/test-service.cjs");
 
 /** Jest hides its hooks where they are to be imported (`injectGlobals: false`). */
 function runner() {
