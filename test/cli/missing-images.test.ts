@@ -36,6 +36,7 @@ it("[SAVE-1] a lost image is exit 7 with everything else here, in the results an
   expect(stderr).toMatch(/\nrun the same command again: it fetches what is missing\nnext: imgbatch submit /);
   expect(await readFile(join(cli.cwd, "junit.xml"), "utf8")).toContain('failures="1"');
   expect((await readdir(join(cli.cwd, "pets-images"))).sort()).toEqual([
+    "checks.jsonl",
     "images",
     "imgbatch.json",
     "index.html",
