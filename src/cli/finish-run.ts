@@ -36,6 +36,7 @@ import type { CommandContext, CommandResult } from "./command.ts";
 import { withService } from "./connect/connect.ts";
 import type { ConnectedService, ServiceNeeds } from "./connect/connection.ts";
 import { pollInterval, stoppable, stopReason } from "./interruption.ts";
+import { judgePictures } from "./judge.ts";
 import type { RunLocks } from "./locks.ts";
 import { batchProblems, type Judgement, judgeBatches, judgeFailed } from "./output/batches.ts";
 import { exitCodeOf, originLines } from "./output/finish.ts";
@@ -166,6 +167,8 @@ export async function describeFinished(context: CommandContext, run: EndedRun): 
   const { state, shownDir } = run;
   context.output.settle();
   const { direct, paidNowMicroUsd } = run.outcome;
+  // A choice of the judge decides which image becomes a file.
+  const judged = await judgementsOf(context, run);
   const files = await filesOf(context, run);
   const outcome = files === null ? run.outcome : { ...run.outcome, lines: files.lines };
   const { task_name: name = null } = state.request ?? {};
@@ -177,7 +180,38 @@ export async function describeFinished(context: CommandContext, run: EndedRun): 
   const result = describeRun(context, { ...run, outcome });
   const odd = oddNote(oddities);
   if (odd !== null) context.output.note(`${odd}; see ${programName()} review ${shellWord(shownDir)}`);
-  return files === null ? result : withFiles(context, result, files);
+  const told = files === null ? result : withFiles(context, result, files);
+  return judged === null ? told : withJudgements(context, run, told, judged);
+}
+
+type Judgements = NonNullable<Awaited<ReturnType<typeof judgePictures>>>;
+
+/** Lets the judge of the options decide. What goes wrong here changes nothing of how the run ends. */
+async function judgementsOf(
+  context: CommandContext,
+  { outcome: { dir } }: EndedRun,
+): Promise<Judgements | null> {
+  return judgePictures(context, dir).catch((error: Error) => {
+    context.output.note(`nothing was judged: ${error.message}`);
+    return null;
+  });
+}
+
+/** Says what a judge has decided. The next step of a run that has succeeded is to make again what it wants again. */
+function withJudgements(
+  { output, global }: CommandContext,
+  run: EndedRun,
+  result: CommandResult,
+  { notes, hasWords, ...counts }: Judgements,
+): CommandResult {
+  for (const note of notes) output.note(note);
+  const json = { ...(result.json as object), judged: counts };
+  const { shownDir, outcome } = run;
+  const isRemade = outcome.direct === undefined && canRetry(run);
+  const isNext = counts.again > 0 && result.exitCode === EXIT_CODES.ok.code && isRemade;
+  if (!isNext) return { ...result, json };
+  const edit = hasWords ? [{ flag: "--edit" } as const] : [];
+  return { ...result, json, next: nextCommand(global, "retry", shownDir, { flag: "--rejected" }, ...edit) };
 }
 
 /** Looks at the pictures of a run that are no drawings. What goes wrong here changes nothing of how the run ends. */

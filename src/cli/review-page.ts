@@ -27,7 +27,13 @@ import { CHECKS_FILE, INPUT_FILE, VERSIONS_FOLDER } from "../runs/directory/name
 import { RESULTS_FILE, readResults } from "../runs/directory/results.ts";
 import { readFacts } from "../runs/directory/run-files.ts";
 import { RUN_STATE_FILE } from "../runs/directory/run-state.ts";
-import { decisionOn, decisionsFor, type ReviewedPictures, readPictures } from "../runs/reports/review-run.ts";
+import {
+  decisionOn,
+  decisionsFor,
+  judgedFacts,
+  type ReviewedPictures,
+  readPictures,
+} from "../runs/reports/review-run.ts";
 import { addDecisions, readReview } from "../runs/review.ts";
 import { consolePage } from "../server/console/page.ts";
 import { requireKnownHost } from "../server/http/host.ts";
@@ -91,6 +97,7 @@ function createReviewedRun(
       const [{ title, lines }, review] = await Promise.all([readRun(), readReview(dir)]);
       const decided = lines.map((line) => ({
         ...line,
+        facts: [...line.facts, ...judgedFacts(line, review)],
         earlier: line.earlier.map((each) => ({ ...each, words: review.words.get(each.version) ?? "" })),
         decision: decisionOn(line, review),
       }));

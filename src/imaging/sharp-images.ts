@@ -16,6 +16,14 @@ interface Header {
   isTurned: boolean;
 }
 
+/** Images that need no further decoding while these bytes are in memory. */
+const decoded = new WeakMap<Buffer, ImageFacts>();
+
+/** Remembers the facts of an image that was decoded, and whose bytes nothing will change: it is decoded no more. */
+export function rememberDecoded(bytes: Buffer, facts: ImageFacts): void {
+  decoded.set(bytes, facts);
+}
+
 /**
  * Decodes with libvips on its own threads, as soon as `decoding` lets it. The library is loaded with the first image: a
  * service that only shows what it has needs none. Width and height are those of the stored pixels: an EXIF orientation is
@@ -24,8 +32,10 @@ interface Header {
  */
 export function sharpInspector(decoding: Decoding): ImageInspector {
   return {
-    inspect: (bytes, limits) =>
-      decoding.decode(bytes, limits, async (decodable, cost): Promise<ImageFacts> => {
+    inspect: async (bytes, limits) => {
+      const known = decoded.get(bytes);
+      if (known !== undefined && known.decodedPixels <= limits.maxPixels) return known;
+      return decoding.decode(bytes, limits, async (decodable, cost): Promise<ImageFacts> => {
         const { mimeType } = cost;
         const name = TYPE_NAMES[mimeType];
         const header = await readHeader(decodable, name);
@@ -38,7 +48,8 @@ export function sharpInspector(decoding: Decoding): ImageInspector {
         if (missing !== null) throw new InvalidImageError(`the ${name} image is truncated: ${missing}`);
         await decodeAll(decodable, cost, header);
         return { mimeType, widthPx, heightPx, decodedPixels, ...(isTurned ? { isTurned } : {}) };
-      }),
+      });
+    },
   };
 }
 

@@ -1,29 +1,31 @@
+import type { DigitalSource } from "../contract/image-formats.ts";
 import { DECODE_SECONDS, Decoding } from "./decoding.ts";
+import { xmpOf } from "./picture-metadata.ts";
 
 const QUALITY = 72;
 
 /**
  * A small WebP of a picture, its longer side at most `maxEdgePx` pixels, turned by its EXIF orientation. Where it is
- * transparent, it stays so if it `keepsAlpha`, and else is white. Null for bytes that do not decode, and for those that `decoding` does not take.
+ * transparent, it stays so if it `keepsAlpha`, and else is white. `source`: the kind that its metadata says it is of. Null for bytes that do not decode, and for those that `decoding` does not take.
  */
 export async function thumbnail(
   bytes: Buffer,
   maxEdgePx: number,
   decoding: Decoding,
-  { keepsAlpha = false } = {},
+  { keepsAlpha = false, source = null }: { keepsAlpha?: boolean; source?: DigitalSource | null } = {},
 ): Promise<Uint8Array | null> {
   // Loaded with the first picture.
   const { sharp } = await import("./sharp-config.ts");
   try {
-    return await decoding.decode(bytes, { maxPixels: Number.POSITIVE_INFINITY }, (decodable) =>
-      sharp(decodable)
+    return await decoding.decode(bytes, { maxPixels: Number.POSITIVE_INFINITY }, (decodable) => {
+      const small = sharp(decodable)
         .rotate()
         .resize(maxEdgePx, maxEdgePx, { fit: "inside", withoutEnlargement: true })
         .flatten(keepsAlpha ? false : { background: "#ffffff" })
         .webp({ quality: QUALITY, effort: 2 })
-        .timeout({ seconds: DECODE_SECONDS })
-        .toBuffer(),
-    );
+        .timeout({ seconds: DECODE_SECONDS });
+      return (source === null ? small : small.withXmp(xmpOf(source))).toBuffer();
+    });
   } catch {
     return null;
   }

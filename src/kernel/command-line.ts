@@ -12,6 +12,28 @@ export function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
+/**
+ * Returns the words of a command line as a POSIX shell separates them, with quotes and backslashes; nothing is expanded. Null
+ * where a quote or a backslash has no end.
+ */
+export function commandWords(text: string): string[] | null {
+  const words: string[] = [];
+  const part = /\s+|'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|([^\s'"\\]+)/suy;
+  let word: string | null = null;
+  while (part.lastIndex < text.length) {
+    const found = part.exec(text);
+    if (found === null) return null;
+    const [, single, double, escaped, plain] = found;
+    const piece = single ?? double?.replace(/\\(["\\$`])/g, "$1") ?? escaped ?? plain;
+    if (piece !== undefined) word = (word ?? "") + piece;
+    else if (word !== null) {
+      words.push(word);
+      word = null;
+    }
+  }
+  return word === null ? words : [...words, word];
+}
+
 /** What starts this program again in a directory: `imgbatch`, `npx imgbatch` or `node bin/imgbatch.cjs`. Default: here. */
 export function programName(directory = process.cwd()): string {
   return programWords(directory).map(quoted).join(" ");

@@ -274,9 +274,12 @@ async function chosenOf(
 
 type Choice = NonNullable<ReturnType<Review["choices"]["get"]>>;
 
-function sourceOf({ reference_images = [] }: InputLine, result: ResultLine | undefined): DigitalSource {
+/** Returns how a picture was made, for its metadata: by its line in the input of the run, and its result. */
+export function sourceOf(line: InputLine | undefined, result: ResultLine | undefined): DigitalSource {
   if (result?.play_money) return "algorithmicMedia";
-  return reference_images.length > 0 ? "compositeWithTrainedAlgorithmicMedia" : "trainedAlgorithmicMedia";
+  return line?.reference_images !== undefined
+    ? "compositeWithTrainedAlgorithmicMedia"
+    : "trainedAlgorithmicMedia";
 }
 
 /** Returns the bytes of a picture of a run, in another form where one is named. It then says that it is made by AI. */

@@ -41,6 +41,8 @@ const decisionSchema = z
         "the image of the line: its number, from 1, or the SHA-256 of a version; null to take it back",
       ),
     words: z.string().optional().describe("what should change"),
+    score: z.number().min(0).max(1).optional().describe("how good a judge finds it, from 0 to 1"),
+    judge: z.string().optional().describe("the program that decided; absent for a person"),
     date: z.iso.datetime(),
   })
   .refine(({ verdict, choose }) => (verdict === undefined) !== (choose === undefined), {
@@ -132,6 +134,25 @@ export interface ReviewedLine {
   images: ReviewedImage[];
   /** Earlier pictures of these images, the newest last. */
   earlier: { id: string; version: string }[];
+}
+
+/**
+ * Returns the decisions that choose an image of a line, by its number or by the version of an earlier picture. What was said about
+ * other images of the line is taken back: one of them is chosen.
+ */
+export function chooseAmong(
+  { id, images }: ReviewedLine,
+  kept: Omit<Decision, "date"> & { version: string },
+  choose: number | string,
+  { verdicts }: Pick<Review, "verdicts">,
+): Omit<Decision, "date">[] {
+  const { version, judge } = kept;
+  const others = images.filter((each) => each.id !== kept.id && verdicts.has(each.id));
+  return [
+    kept,
+    ...others.map((each) => ({ ...each, verdict: null })),
+    { id, version, choose, ...(judge !== undefined && { judge }) },
+  ];
 }
 
 /** Returns what decisions name a picture by: its hash as it was made, which a conversion changes. */

@@ -208,6 +208,12 @@ interface Api {
   close(graceMs: number): Promise<void>;
 }
 
+/** Recorded answers cost nothing and ask nobody: nothing is spared by making a client wait. */
+const UNLIMITED = { requestsPerMinute: 0, concurrentRequests: 0 };
+
+const isReplayed = ({ providers }: Config) =>
+  providers.length > 0 && providers.every((entry) => entry.type === "replay" && !entry.records);
+
 /** Takes requests for a process, and writes the files by which programs on this machine find it. */
 export async function openApi(options: ApiOptions): Promise<Api> {
   const { config, role, address, storage, dataDirectory, workers, withWorkers, isShared } = options;
@@ -217,7 +223,7 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     ...workers.deps,
     offers: workers.realtimeOffers,
     timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
-    rate: config.limits,
+    rate: isReplayed(config) ? UNLIMITED : config.limits,
   });
   const workersRunning = () =>
     (scheduler.isRunning && presence.isFresh) || (role !== "worker" && presence.hasWorkers);

@@ -151,6 +151,8 @@ export interface LocalServiceOptions {
   budgetMicroUsd?: number;
   /** What recording may pay to upstreams, in micro-dollars: see `replay` of the configuration. Default: nothing. */
   recordingMicroUsd?: number;
+  /** Whether the data directory is removed at the end: then nothing waits for its disk. Default: no. */
+  isThrowaway?: boolean;
   /** Whether tests may order faults and read the requests, at `/imgbatch/test`. Default: no. */
   isForTests?: boolean;
   /** `feed`: log lines go to the feed alone, for a live view. Warnings and errors go to the feed in any case. */
@@ -248,6 +250,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       directory: dataDirectory,
       ...(options.clock ? { clock: options.clock } : {}),
       onBroken,
+      isThrowaway: options.isThrowaway,
       stopping: stopping.signal,
     });
     parts.push(stored);

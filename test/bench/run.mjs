@@ -4,6 +4,7 @@
 import { isMet, rowText } from "./goals.mjs";
 import { measureLiveView } from "./live-view.mjs";
 import { measurePipeline } from "./pipeline.mjs";
+import { measureReplay } from "./replay.mjs";
 import { measureRequests } from "./requests.mjs";
 import { measureStartUp } from "./start-up.mjs";
 import { measureRefusals, measureUpstream } from "./upstream.mjs";
@@ -15,6 +16,7 @@ const measures = [
   measureLiveView,
   measureZip,
   measureRequests,
+  measureReplay,
   () => measureUpstream({ images: 1000, latencyMs: 50, concurrency: 8, goal: { atMost: 1.1 } }),
   () => measureUpstream({ images: 2000, latencyMs: 2000, concurrency: 200, goal: { atMost: 1.08 } }),
   () => measureRefusals({ images: 200, latencyMs: 250, concurrency: 4, goal: { atMost: 1.2 } }),

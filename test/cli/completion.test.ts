@@ -12,7 +12,7 @@ const NAMES = (await loadCommands()).map(({ name }) => name);
 /** The words offered for each line; the last word of a line is the one that is being typed. */
 const CASES: [string, string[]][] = [
   ["imgbatch comp", ["completion"]],
-  ["imgbatch submit --ju", ["--junit"]],
+  ["imgbatch submit --jun", ["--junit"]],
   ["imgbatch submit --progress pl", ["plain"]],
   ["imgbatch --quiet admin keys cr", ["create"]],
   ["imgbatch init --template git", ["github", "gitlab"]],

@@ -27,6 +27,7 @@ it("download by id makes a directory with run state, results and images, and the
   const { code, stdout } = await cli.here(["download", id, "-o", "out"]);
   expect({ code, stdout }).toEqual({ code: 0, stdout: "out\n" });
   expect((await readdir(join(cli.cwd, "out"))).sort()).toEqual([
+    "checks.jsonl",
     "images",
     "imgbatch.json",
     "index.html",

@@ -360,7 +360,12 @@ it("[GEN-10] a file of prompts gives a directory with every image and a line for
   expect({ code, stdout }).toEqual({ code: 0, stdout: "out\n" });
   expect(stderr).toMatch(/3 of 3 images on disk\nnext: imgbatch open out\n$/);
   expect(cli.list("out")).toEqual([
-    ...["checks.jsonl", "images", "imgbatch.json", "index.html", "input.jsonl", "results.jsonl"],
+    "checks.jsonl",
+    "images",
+    "imgbatch.json",
+    "index.html",
+    "input.jsonl",
+    "results.jsonl",
   ]);
   expect(cli.list("out/images")).toEqual(["cat-one.png", "dog-two.png", "owl-three.png"]);
   expect(results(cli)).toMatchObject([

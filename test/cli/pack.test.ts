@@ -94,6 +94,7 @@ it("[PACK-1] previews are small pictures, and the results say what they are", as
     },
   ]);
   expect(String(entries.get("index.html"))).toContain('href="images/hare.webp"');
+  expect(picture.includes("digitalsourcetype/")).toBe(true);
 });
 
 it.skipIf(CHROMIUM === null)("[PACK-1] the sheet works from the unpacked folder", async () => {

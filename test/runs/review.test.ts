@@ -70,7 +70,7 @@ it("[REV-1] a line of a newer version, or edited by hand, is an error with file 
   const whole = await readFile(path, "utf8");
   const second = (change: object) => `${JSON.stringify({ ...JSON.parse(whole), ...change })}\n`;
   for (const [line, message] of [
-    [second({ score: 1 }), `${path}:2: score: is no field of a decision that this version knows`],
+    [second({ rating: 1 }), `${path}:2: rating: is no field of a decision that this version knows`],
     [second({ verdict: "maybe" }), `${path}:2: verdict: must be keep, again, drop, or null to take it back`],
     [second({ verdict: undefined }), `${path}:2: needs either verdict or choose`],
     ["keep fox\n", `${path}:2: is not JSON`],

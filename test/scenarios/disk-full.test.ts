@@ -214,6 +214,7 @@ find disk/out -type f | sort
 
 const isSoak = Boolean(process.env.IMGBATCH_SOAK);
 const WHOLE = [
+  "checks.jsonl",
   "images/a.png",
   "images/b.png",
   "images/c.png",

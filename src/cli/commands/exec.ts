@@ -182,6 +182,7 @@ async function startOwnService(options: {
       log,
       workers: true,
       isForTests: true,
+      isThrowaway: isOwn,
       budgetMicroUsd,
       recordingMicroUsd,
     });

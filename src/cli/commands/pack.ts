@@ -10,6 +10,7 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import { parseJson } from "../../kernel/json.ts";
 import { counted, formatSize } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
+import { sourceOf } from "../../runs/derived-files.ts";
 import { type RunInput, readRunInput, requireUndamaged } from "../../runs/directory/input.ts";
 import {
   CHECKS_FILE,
@@ -78,7 +79,7 @@ async function run(context: CommandContext<option.Values<typeof options>>): Prom
   await requireForeign(dir, file, shownFile, lines);
   output.progress("checking the images");
   await requireWhole(context, { dir, shownDir, state, lines, input });
-  const contents = await contentsOf(dir, lines, options.previews);
+  const contents = await contentsOf(dir, { lines, input }, options.previews);
   const zip = new ZipFile();
   addEntries(zip, context, { dir, state, lines, input, contents });
   let bytes = 0;
@@ -180,20 +181,26 @@ interface Contents {
   readOriginal: (path: string) => Promise<Buffer>;
 }
 
-async function contentsOf(dir: string, lines: readonly ResultLine[], isPreview: boolean): Promise<Contents> {
+async function contentsOf(
+  dir: string,
+  { lines, input }: { lines: readonly ResultLine[]; input: RunInput },
+  isPreview: boolean,
+): Promise<Contents> {
   const thumbnail = isPreview ? await loadThumbnail() : null;
   if (isPreview && thumbnail === null)
     throw new ImgbatchError("INTERNAL", "The library for images does not load; leave --previews out.");
   const byPath = new Map<string, Picture>();
   const originals = new Map<string, () => Promise<Buffer>>();
-  for (const original of lines.flatMap(({ files }) => files)) {
+  const pictures = lines.flatMap((line) => line.files.map((original) => ({ line, original })));
+  for (const { line, original } of pictures) {
+    const source = sourceOf(input.get(line.custom_id), line);
     const readOriginal = () => readIntact(dir, original);
     const path = isPreview ? previewPath(original.path, originals) : original.path;
     const file = { ...original, path };
     const read = async () => {
       const bytes = await readOriginal();
       if (thumbnail === null) return bytes;
-      const small = await thumbnail(bytes, PREVIEW_EDGE_PX);
+      const small = await thumbnail(bytes, PREVIEW_EDGE_PX, source);
       if (small === null)
         throw new ImgbatchError("VERIFY_FAILED", `${original.path} cannot be decoded; leave --previews out.`);
       Object.assign(file, factsOf(small));

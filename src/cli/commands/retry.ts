@@ -64,12 +64,13 @@ import {
   makeRun,
   workInRun,
 } from "../finish-run.ts";
+import { readJudge } from "../judge.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import * as option from "../options.ts";
 import { notEnded } from "../output/batches.ts";
 import { type Flag, nextCommand, remakeCommand, typedCommand, wordsWithout } from "../output/next-step.ts";
 import { noRun, originsOf, rememberedUpstream, resolveTarget } from "../targets.ts";
-import { dryRunOption, modelOption, running, runOptions } from "./shared-options.ts";
+import { dryRunOption, judgeOptions, modelOption, running, runOptions } from "./shared-options.ts";
 import { withoutService } from "./submit.ts";
 
 const options = {
@@ -118,6 +119,7 @@ const options = {
     group: "waiting",
   }),
   dryRun: dryRunOption,
+  ...judgeOptions,
   ...runOptions,
 };
 type Options = option.Values<typeof options>;
@@ -143,6 +145,7 @@ const ANEW = "run the same command again: it sends the cancelled ones again";
 /** `imgbatch retry`: makes the failed images of a run again, into the same directory. */
 async function run(context: CommandContext<Options>): Promise<CommandResult> {
   const [shownDir = ""] = context.arguments;
+  await readJudge(context);
   const runState = await readRunState(resolve(context.cwd, shownDir));
   if (runState?.kind === "realtime") {
     refuseBatchOptions(context.options, shownDir);

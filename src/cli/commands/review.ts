@@ -7,6 +7,7 @@ import { readRunState } from "../../runs/directory/run-state.ts";
 import { decisionOn, readPictures } from "../../runs/reports/review-run.ts";
 import {
   addDecisions,
+  chooseAmong,
   namedImages,
   namedLine,
   type Review,
@@ -16,10 +17,12 @@ import {
 } from "../../runs/review.ts";
 import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { withChosenFiles } from "../finish-run.ts";
+import { judgePictures, readJudge } from "../judge.ts";
 import * as option from "../options.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { noRun } from "../targets.ts";
 import { newestRun } from "./open.ts";
+import { judgeOptions } from "./shared-options.ts";
 
 const options = {
   noOpen: option.flag({
@@ -40,6 +43,7 @@ const options = {
     description:
       "of several images of a prompt, the one with this number, such as fox=2; or an earlier picture, by its SHA-256",
   }),
+  ...judgeOptions,
 };
 type Context = CommandContext<option.Values<typeof options>>;
 
@@ -73,7 +77,7 @@ type NewDecision = Parameters<typeof addDecisions>[1][number];
  * at the end what was decided.
  */
 async function run(context: Context): Promise<CommandResult> {
-  const { cwd, clock, global, options, results } = context;
+  const { cwd, clock, global, options, output, results } = context;
   const [named] = context.arguments;
   const shownDir = named ?? (await newestRun(cwd));
   const dir = resolve(cwd, shownDir);
@@ -82,8 +86,10 @@ async function run(context: Context): Promise<CommandResult> {
     option.firstTyped(command.options, options, ["keep", "again", "drop", "choose"]) !== undefined;
   // Nobody would end it in a script.
   const hasPerson = results.isForPeople || options.noOpen;
+  const judge = await readJudge(context);
   if (isTyped) await decide(context, dir);
-  else if (hasPerson && !global.json) {
+  if (judge !== null) for (const note of (await judgePictures(context, dir))?.notes ?? []) output.note(note);
+  if (!isTyped && hasPerson && !global.json) {
     // Loaded only here: the page brings a server.
     const { showReview } = await import("../review-page.ts");
     await showReview(context, { dir, shownDir, opens: !options.noOpen });
@@ -151,7 +157,7 @@ function requireOnce(decided: readonly NewDecision[]): void {
 /** The beginning of a SHA-256 that is long enough to name a picture. */
 const SHA = /^[0-9a-f]{6,64}$/;
 
-/** Reads `fox=2` and `fox=SHA`. What was said about other images of the line is taken back: one of them is chosen. */
+/** Reads `fox=2` and `fox=SHA`. */
 function choiceOf(lines: readonly ReviewedLine[], text: string, review: Review): NewDecision[] {
   const at = text.lastIndexOf("=");
   const [id, which] = [
@@ -166,14 +172,8 @@ function choiceOf(lines: readonly ReviewedLine[], text: string, review: Review):
   if (at < 1) throw wrong("write ID=NUMBER, such as fox=2, or ID=SHA for an earlier picture");
   const line = namedLine(lines, id, "--choose");
   const { images, earlier } = line;
-  const of = (image: string, version: string, choose: number | string): NewDecision[] => {
-    const others = images.filter((each) => each.id !== image && review.verdicts.has(each.id));
-    return [
-      { id: image, version, verdict: "keep" },
-      ...others.map((each) => ({ ...each, verdict: null })),
-      { id, version, choose },
-    ];
-  };
+  const of = (image: string, version: string, choose: number | string): NewDecision[] =>
+    chooseAmong(line, { id: image, version, verdict: "keep" }, choose, review);
   const number = /^\d{1,4}$/.test(which) ? Number(which) : null;
   if (number !== null) {
     const image = images[number - 1];

@@ -111,7 +111,16 @@ async function run(context: CommandContext<option.Values<typeof options>>): Prom
     : dataDirectoryOf(global.data, readEnvironment(), cwd);
   try {
     const { isForTests } = options;
-    const start = { config, dataDirectory, storage, role, address, workers: true, isForTests };
+    const start = {
+      config,
+      dataDirectory,
+      storage,
+      role,
+      address,
+      workers: true,
+      isForTests,
+      isThrowaway: isEphemeral,
+    };
     const service = await startService({ ...start, log: isLive ? "feed" : log }).catch(async (error) => {
       throw await explainPortInUse(error, address, cwd);
     });

@@ -184,6 +184,27 @@ export const moneyOptions = {
   }),
 };
 
+/** A program of one's own that decides about pictures. `readJudge` reads these options. */
+export const judgeOptions = {
+  judge: text({
+    flags: "--judge <command>",
+    description:
+      'let this program decide about each picture without a verdict, such as \'node judge.mjs\': it reads a JSON line, and prints {"verdict": "keep", "score": 0.8, "note": ""}',
+    group: "reports",
+  }),
+  judgeTimeoutMs: positiveDuration({
+    flags: "--judge-timeout <time>",
+    description: "how long it may take for a picture",
+    default: "1m",
+    group: "reports",
+  }),
+  isBest: flag({
+    flags: "--best",
+    description: "of several images of a prompt, choose the one with the judge's highest score",
+    group: "reports",
+  }),
+};
+
 /** The options of every command that sends batches and waits for them. */
 export const runOptions = {
   concurrency: concurrencyOption,
@@ -216,6 +237,7 @@ function parseAllowance(typed: string): Allowance | null {
 }
 
 type SharedTable = typeof reportOptions &
+  typeof judgeOptions &
   typeof storageOptions &
   typeof moneyOptions &
   typeof addressOptions & {

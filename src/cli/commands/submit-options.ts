@@ -10,7 +10,7 @@ import type { CommandContext } from "../command.ts";
 import * as option from "../options.ts";
 import { defaultRunDirectory } from "../output/next-step.ts";
 import { requireDirectory, shapingOptions, typedItemOptions } from "./input-options.ts";
-import { dryRunOption, runOptions, upstreamOption } from "./shared-options.ts";
+import { dryRunOption, judgeOptions, runOptions, upstreamOption } from "./shared-options.ts";
 
 const MOST_IN_A_BATCH = 10_000;
 
@@ -60,6 +60,7 @@ export const submitOptions = {
     description: "print the batch ids and do not wait",
     group: "waiting",
   }),
+  ...judgeOptions,
   ...runOptions,
   dryRun: {
     ...dryRunOption,

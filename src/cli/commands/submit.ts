@@ -52,6 +52,7 @@ import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
 import { batchesOf, describeDetached, describeFinished, makeRun } from "../finish-run.ts";
 import { stoppable } from "../interruption.ts";
+import { readJudge } from "../judge.ts";
 import { describeLocked, openLocks, type RunLocks, writeLocks } from "../locks.ts";
 import { orWithSuccessor } from "../model-check.ts";
 import { commandAgain, commandWith, type Flag, nextCommand } from "../output/next-step.ts";
@@ -98,6 +99,7 @@ async function run(context: SubmitContext): Promise<CommandResult> {
   const typed = readSubmitOptions(context);
   const limits = typed.limitsFor(await limitsOfRun(context, typed.dir));
   requireCount(typed.count, limits);
+  await readJudge(context);
   const options = { ...typed, limits };
   const { cwd } = context;
   const limit = timeLimit(context, options.timeoutMs);

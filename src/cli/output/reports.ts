@@ -178,7 +178,8 @@ export async function loadThumbnail(): Promise<MakeThumbnail | null> {
     const { Decoding } = await import("../../imaging/decoding.ts");
     const { thumbnail } = await import("../../imaging/thumbnail.ts");
     const decoding = new Decoding();
-    return (bytes, maxEdgePx) => thumbnail(bytes, maxEdgePx, decoding, { keepsAlpha: true });
+    return (bytes, maxEdgePx, source) =>
+      thumbnail(bytes, maxEdgePx, decoding, { keepsAlpha: true, source: source ?? null });
   } catch {
     return null;
   }

@@ -1,7 +1,5 @@
-import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import {
-  access,
   constants,
   type FileHandle,
   mkdir,
@@ -10,12 +8,10 @@ import {
   readdir,
   realpath,
   rm,
-  stat,
   writeFile,
 } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { basename, delimiter, join, resolve, sep } from "node:path";
-import type { Readable, Writable } from "node:stream";
+import { basename, join, resolve, sep } from "node:path";
 import { z } from "zod";
 import { IMAGE_EXTENSIONS, sniffImageType, tierOf } from "../../contract/image-formats.ts";
 import type { EntryOf } from "../../contract/provider-entries.ts";
@@ -28,65 +24,24 @@ import {
   type Trouble,
   type UpstreamUsage,
 } from "../../domain/ports/image-provider.ts";
-import type { Clock } from "../../kernel/clock.ts";
 import { hideUsedKeys } from "../../kernel/hide-keys.ts";
 import { numberToMicros } from "../../kernel/money.ts";
 import { linkSignals } from "../../kernel/signals.ts";
 import { formatBytes, joinTurns, truncateCodePoints } from "../../kernel/text.ts";
-import { endDescendants, type Leftovers, MARK, startGuard } from "../../processes/guard.ts";
+import { type Leftovers, MARK, startGuard } from "../../processes/guard.ts";
 import { startFailure } from "../../processes/programs.ts";
+import {
+  ALWAYS_SEEN,
+  NotStarted,
+  type ProgramEnd,
+  runProgram,
+  startProblem,
+  type Tail,
+} from "../../processes/run-program.ts";
 import { pixelsOf } from "../catalogue/catalogue.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { AnswerImages, withImages } from "../upstream/answer-images.ts";
 import { oneLine, upstreamWords } from "../upstream/answer-json.ts";
-
-/** How long a process that could not be found may hold the streams open. */
-const CLOSE_PATIENCE_MS = 5000;
-
-interface ProgramEnd {
-  /** Null when a signal ended it. */
-  exitCode: number | null;
-  signal: NodeJS.Signals | null;
-  stdout: Tail;
-  stderr: Tail;
-}
-
-type Program = ChildProcessByStdio<Writable, Readable, Readable>;
-
-/**
- * Runs a program to its end, in a process group of its own. Then ends every process that it has left. When `signal`
- * aborts first, ends them all, and rejects with the signal's reason. Throws `ProviderError` `unreachable` when the
- * program cannot be started.
- */
-async function runProgram(
-  argv: readonly string[],
-  options: {
-    env: Record<string, string>;
-    input: string;
-    mark: string;
-    clock: Clock;
-    signal: AbortSignal;
-    onStarted: (pid: number) => void;
-  },
-): Promise<ProgramEnd> {
-  const { env, input, mark, clock, signal, onStarted } = options;
-  const { program, pid } = await start(argv, env);
-  const exited = new Promise<"exited">((resolve) => program.once("exit", () => resolve("exited")));
-  const closed = new Promise<void>((resolve) => program.once("close", () => resolve()));
-  const stdout = new Tail(program.stdout);
-  const stderr = new Tail(program.stderr);
-  onStarted(pid);
-  // A program need not read its input.
-  program.stdin.on("error", () => {});
-  program.stdin.end(input);
-
-  const first = await orAborted(exited, signal);
-  await endDescendants({ pid, group: process.platform === "win32" ? null : pid, mark }, clock);
-  await orLate(closed, clock);
-  for (const stream of [program.stdin, program.stdout, program.stderr]) stream.destroy();
-  if (first === "aborted") throw signal.reason;
-  return { exitCode: program.exitCode, signal: program.signalCode, stdout, stderr };
-}
 
 /** Why a program cannot be started. */
 function cannotStart(file: string, error: NodeJS.ErrnoException): ProviderError {
@@ -94,84 +49,6 @@ function cannotStart(file: string, error: NodeJS.ErrnoException): ProviderError 
   return new ProviderError("PROVIDER_ITEM_FAILED", `The program cannot be started. ${message}`, {
     trouble: "unreachable",
   });
-}
-
-/** Spawns the program. Node throws some failures and emits others as an event. */
-function start(
-  [file = "", ...args]: readonly string[],
-  env: Record<string, string>,
-): Promise<{ program: Program; pid: number }> {
-  return new Promise((resolve, reject) => {
-    const failed = (error: unknown) => reject(cannotStart(file, error as NodeJS.ErrnoException));
-    try {
-      const detached = process.platform !== "win32";
-      const program = spawn(file, args, {
-        env,
-        detached,
-        stdio: ["pipe", "pipe", "pipe"],
-        windowsHide: true,
-      });
-      program.on("error", failed);
-      if (program.pid !== undefined) resolve({ program, pid: program.pid });
-    } catch (error) {
-      failed(error);
-    }
-  });
-}
-
-function orAborted(exited: Promise<"exited">, signal: AbortSignal): Promise<"exited" | "aborted"> {
-  return new Promise((resolve) => {
-    const onAbort = () => resolve("aborted");
-    signal.addEventListener("abort", onAbort, { once: true });
-    if (signal.aborted) onAbort();
-    void exited.then((state) => {
-      signal.removeEventListener("abort", onAbort);
-      resolve(state);
-    });
-  });
-}
-
-async function orLate(closed: Promise<void>, clock: Clock): Promise<void> {
-  const done = new AbortController();
-  await Promise.race([closed, clock.sleep(CLOSE_PATIENCE_MS, done.signal).catch(() => {})]);
-  done.abort();
-}
-
-/** The bytes of a stream that are kept. */
-const KEPT_BYTES = 64 * 1024;
-
-/** Reads a stream to its end and keeps the last bytes. */
-class Tail {
-  #chunks: Buffer[] = [];
-  #bytes = 0;
-  /** Whether earlier bytes were dropped. */
-  isCut = false;
-
-  constructor(stream: Readable) {
-    stream.on("data", (chunk: Buffer) => this.#add(chunk));
-    // A stream that breaks has ended.
-    stream.on("error", () => {});
-  }
-
-  #add(chunk: Buffer): void {
-    this.#chunks.push(chunk);
-    this.#bytes += chunk.length;
-    // Twice the size, so that small chunks are not copied again and again.
-    if (this.#bytes > 2 * KEPT_BYTES) this.#trim();
-  }
-
-  #trim(): void {
-    if (this.#bytes <= KEPT_BYTES) return;
-    const kept = Buffer.from(Buffer.concat(this.#chunks).subarray(-KEPT_BYTES));
-    this.#chunks = [kept];
-    this.#bytes = kept.length;
-    this.isCut = true;
-  }
-
-  text(): string {
-    this.#trim();
-    return Buffer.concat(this.#chunks).toString("utf8");
-  }
 }
 
 const MAX_MODEL = 200;
@@ -392,12 +269,6 @@ function lastWords(stderr: Tail): string {
   return oneLine(Buffer.from(whole).subarray(-STDERR_BYTES).toString("utf8"));
 }
 
-/** The variables that every program sees when they are set. */
-const ALWAYS_SEEN = [
-  ...["PATH", "HOME", "TMPDIR", "LANG", "LANGUAGE"],
-  ...["LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME"],
-];
-
 /**
  * Makes images with a program of one's own, which is started for each image. The program and everything that it has
  * started end with the call. After a kill of this process a guard ends them. Windows has no process groups: there only
@@ -433,6 +304,9 @@ export function createCommandAdapter(entry: EntryOf<"command">, deps: AdapterDep
           left.child = { pid, group: process.platform === "win32" ? null : pid };
           tellGuard();
         },
+      }).catch((error: unknown) => {
+        if (!(error instanceof NotStarted)) throw error;
+        throw cannotStart(entry.argv[0] ?? "", error.cause as NodeJS.ErrnoException);
       });
       const images = new AnswerImages(entry.name, deps, signal);
       return await withImages(images, () =>
@@ -523,20 +397,10 @@ function environmentOf(entry: EntryOf<"command">, deps: AdapterDeps, mark: strin
   return env;
 }
 
-/** Throws `ProviderError` unless the program exists and may be run. A name without a slash is looked up in `PATH`. */
+/** Throws `ProviderError` unless the program exists and may be run. */
 async function requireProgram(file: string, path: string): Promise<void> {
-  const candidates = file.includes("/") ? [file] : path.split(delimiter).map((folder) => join(folder, file));
-  let found: NodeJS.ErrnoException = Object.assign(new Error(), { code: "ENOENT" });
-  for (const candidate of candidates) {
-    try {
-      await access(candidate, constants.X_OK);
-      if ((await stat(candidate)).isFile()) return;
-      found = Object.assign(new Error(), { code: "EACCES" });
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "EACCES") found = error as NodeJS.ErrnoException;
-    }
-  }
-  throw cannotStart(file, found);
+  const problem = await startProblem(file, path);
+  if (problem !== null) throw cannotStart(file, problem);
 }
 
 /** The private files of one call, in the folder for temporary files. */

@@ -21,7 +21,7 @@ import {
   type UpstreamFacts,
 } from "../../domain/ports/image-provider.ts";
 import type { Decoding } from "../../imaging/decoding.ts";
-import { sharpInspector } from "../../imaging/sharp-images.ts";
+import { rememberDecoded, sharpInspector } from "../../imaging/sharp-images.ts";
 import { programName } from "../../kernel/command-line.ts";
 import { isPartialFile, makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { hideApiKeys, safeJson } from "../../kernel/hide-keys.ts";
@@ -35,6 +35,7 @@ import { counted, truncateCodePoints } from "../../kernel/text.ts";
 import type { AdapterDeps } from "../upstream/adapter.ts";
 import { AnswerImages, MOST_IMAGES, withImages } from "../upstream/answer-images.ts";
 import { upstreamWords } from "../upstream/answer-json.ts";
+import { KeptImages, stateOf } from "./kept-images.ts";
 
 /** Of the files and of their keys. Another one makes all recordings again. */
 const VERSION = 1;
@@ -155,6 +156,7 @@ function refuseKeys({ words, stem }: Recordable): void {
 export class Recordings {
   readonly #directory: string;
   readonly #inspector: ImageInspector;
+  readonly #images = new KeptImages();
 
   readonly #draft: Draft;
 
@@ -239,6 +241,9 @@ export class Recordings {
     { sha256, mime_type }: { sha256: string; mime_type: keyof typeof IMAGE_EXTENSIONS },
     answer: AnswerImages,
   ) {
+    const state = await lstat(join(this.#directory, file), { bigint: true }).then(stateOf, () => null);
+    const kept = state === null ? null : this.#images.find(file, state, sha256);
+    if (kept !== null) return kept;
     const sink = answer.open();
     const hash = createHash("sha256");
     const isThere = await read(this.#directory, file, MAX_IMAGE_BYTES, async (piece) => {
@@ -253,6 +258,10 @@ export class Recordings {
       throw error instanceof InvalidImageError ? unusable(file, `is damaged: ${error.message}`) : error;
     });
     if (facts.mimeType !== mime_type) throw unusable(file, `is ${facts.mimeType}, not ${mime_type}`);
+    if (Buffer.isBuffer(image) && state !== null) {
+      this.#images.keep(file, { bytes: image, state, sha256 });
+      rememberDecoded(image, facts);
+    }
     return image;
   }
 
@@ -462,7 +471,7 @@ export async function createReplayProvider(
   return {
     kind: "item",
     name,
-    concurrency: of.concurrency,
+    concurrency: records ? of.concurrency : REPLAYED_AT_ONCE,
     upstream: factsOf(entry, of),
     serves: (model) => of.serves(model),
     generate: async (request, signal, onSent = () => {}, onAnswered = () => {}) => {
@@ -509,6 +518,9 @@ export async function createReplayProvider(
     },
   };
 }
+
+/** Answers that are read from the disk wait for no upstream. */
+const REPLAYED_AT_ONCE = 32;
 
 /** What drawings may be asked for. */
 const DRAWN: Capabilities = {

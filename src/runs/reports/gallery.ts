@@ -3,6 +3,7 @@ import { open, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import type { DigitalSource } from "../../contract/image-formats.ts";
 import { isRefusalCode } from "../../contract/statuses.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { writeFileDurably } from "../../kernel/files.ts";
@@ -308,8 +309,12 @@ function sizeOf(file: ResultFile, count: number): string[] {
   return [...fileFacts(file), ...(count > 1 ? [`${count} files`] : [])];
 }
 
-/** Makes a small WebP of a picture, its longer side at most `maxEdgePx`; null when it cannot. */
-export type MakeThumbnail = (bytes: Buffer, maxEdgePx: number) => Promise<Uint8Array | null>;
+/** Makes a small WebP of a picture, its longer side at most `maxEdgePx`; null when it cannot. `source`: the kind that it says it is of. */
+export type MakeThumbnail = (
+  bytes: Buffer,
+  maxEdgePx: number,
+  source?: DigitalSource,
+) => Promise<Uint8Array | null>;
 
 /** The most pictures in the page itself; the others are read from their files when they come into sight. */
 const MAX_EMBEDDED = 2000;

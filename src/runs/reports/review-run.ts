@@ -113,6 +113,20 @@ function verdictOn(images: readonly ReviewImage[], id: string, { verdicts }: Rev
   return isCurrent && verdict ? verdict : null;
 }
 
+/** Names the judge that has decided about the pictures of a line, with its scores; nothing where no program did. */
+export function judgedFacts({ images }: Pick<ReviewLine, "images">, review: Review): ReviewLine["facts"] {
+  const judged = images.flatMap(({ id, number }) => {
+    const verdict = verdictOn(images, id, review);
+    return verdict?.judge === undefined ? [] : [{ ...verdict, number }];
+  });
+  const [first] = judged;
+  if (first === undefined) return [];
+  const scores = judged.flatMap(({ score, number }) =>
+    score === undefined ? [] : [images.length === 1 ? `score ${score}` : `image ${number} score ${score}`],
+  );
+  return [["judged by", [first.judge, ...scores].join(" · ")]];
+}
+
 type NewDecision = Omit<Decision, "date">;
 
 /** Returns what a decision about a line appends to `review.jsonl`, and what takes it back. */

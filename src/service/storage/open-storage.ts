@@ -48,6 +48,8 @@ interface StorageOptions {
   directory: string;
   clock?: Clock;
   /** See `openSqlite`. */
+  isThrowaway?: boolean | undefined;
+  /** See `openSqlite`. */
   onBroken?: ((cause: Error) => void) | undefined;
   /** See `openPostgres`. */
   stopping?: AbortSignal;
@@ -138,9 +140,10 @@ export async function openDatabase(
   place: DatabasePlace,
   directory: string,
   clock: Clock,
-  { onBroken, stopping, isPatient }: Pick<StorageOptions, "onBroken" | "stopping" | "isPatient"> = {},
+  options: Pick<StorageOptions, "onBroken" | "isThrowaway" | "stopping" | "isPatient"> = {},
 ): Promise<SqlDatabase> {
-  if (place.kind === "sqlite") return openLocalDatabase(directory, clock, onBroken);
+  const { stopping, isPatient } = options;
+  if (place.kind === "sqlite") return openLocalDatabase(directory, clock, options);
   const { openPostgres } = await import("../../storage/dialects/postgres.ts");
   try {
     return await migrated(await openPostgres({ ...place, stopping, isPatient }, clock));
@@ -158,12 +161,13 @@ function namedError(error: unknown, name: string): unknown {
 async function openLocalDatabase(
   directory: string,
   clock: Clock,
-  onBroken: StorageOptions["onBroken"],
+  { onBroken, isThrowaway }: Pick<StorageOptions, "onBroken" | "isThrowaway">,
 ): Promise<SqlDatabase> {
   const file = join(directory, DATA_FILES.database);
   await refuseLostDatabase(file, directory);
   try {
-    return await migrated(openSqlite(file, clock, { onBroken, lockFile: join(directory, DATA_FILES.lock) }));
+    const lockFile = join(directory, DATA_FILES.lock);
+    return await migrated(openSqlite(file, clock, { onBroken, lockFile, isThrowaway }));
   } catch (cause) {
     const damage = cause instanceof StorageUnavailable ? cause.cause : cause;
     if (!isDatabaseDamage(damage)) throw namedError(cause, file);

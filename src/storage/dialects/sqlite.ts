@@ -275,6 +275,8 @@ interface Upkeep {
   onBroken?: ((cause: Error) => void) | undefined;
   /** The file by whose lock a process owns the database. It may be missing. */
   lockFile?: string;
+  /** Nobody opens the file again: what is written need not survive a power cut, and no commit waits for the disk. */
+  isThrowaway?: boolean | undefined;
 }
 
 /**
@@ -286,13 +288,13 @@ interface Upkeep {
 export function openSqlite(
   file: string,
   clock: Clock,
-  { onBroken = () => {}, lockFile }: Upkeep = {},
+  { onBroken = () => {}, lockFile, isThrowaway = false }: Upkeep = {},
 ): SqlDatabase {
   // Prompts are in it: a file that SQLite made itself could be read by others. Its companions get the same mode.
   closeSync(openSync(file, "a", 0o600));
   const writing = new Sqlite(file, { timeout: OPEN_TIMEOUT_MS });
   writing.pragma("journal_mode = WAL");
-  writing.pragma("synchronous = FULL");
+  writing.pragma(`synchronous = ${isThrowaway ? "OFF" : "FULL"}`);
   writing.pragma(`journal_size_limit = ${WAL_LIMIT_BYTES}`);
   writing.pragma(`cache_size = -${WRITER_CACHE_KIB}`);
   writing.pragma("foreign_keys = ON");

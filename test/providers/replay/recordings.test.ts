@@ -196,6 +196,8 @@ describe("the recordings of a directory", () => {
   ];
   it.each(damages)("[REPLAY-4] are refused by name: %s", async (_, damage, named, words) => {
     const files = await recorded();
+    // Also one that is in memory by now.
+    await files.recordings.find(files.fox, NEVER);
     await damage(files);
     const failure = await files.recordings.find(files.fox, NEVER).catch((error) => error);
     expect(failure).toBeInstanceOf(ProviderError);
@@ -204,6 +206,23 @@ describe("the recordings of a directory", () => {
     expect(failure.message).toContain(files[named].split("/").at(-1));
     // The directory may be a path of the operator's machine.
     expect(failure.message).not.toContain(files.directory);
+  });
+
+  it("[REPLAY-1] are read and decoded once, until the file changes", async () => {
+    const { directory, fox, picture, image } = await recorded();
+    let decoded = 0;
+    const counting: typeof inspector = {
+      inspect: (...of) => {
+        decoded++;
+        return inspector.inspect(...of);
+      },
+    };
+    const recordings = await Recordings.open(directory, counting, false);
+    const find = async () => (await recordings.find(fox, NEVER))?.images;
+    const [first, second] = [await find(), await find()];
+    expect([first, second?.[0] === first?.[0], decoded]).toEqual([[image], true, 1]);
+    await utimes(picture, 1, 1);
+    expect([await find(), decoded]).toEqual([[image], 2]);
   });
 
   it("[REPLAY-4] are refused by name when a picture and its hash were changed together", async () => {
