@@ -70,7 +70,7 @@ export const command = defineCommand({
   options,
   examples: [
     "imgbatch export prompts-images --output data --layout imagefolder",
-    "imgbatch export prompts-images --output data --pixels 512x512 --file-format jpeg",
+    "imgbatch export prompts-images -o data --pixels 512x512 --file-format jpeg",
   ],
   notes: [
     "Pictures that the review has dropped stay out. Of a prompt with several images and a choice, the chosen one is written. Without options the files are copied byte for byte. Costs nothing, and asks nobody.",
