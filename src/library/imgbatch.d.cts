@@ -124,6 +124,15 @@ export interface SubmitOptions extends CommonOptions {
   /** Open the contact sheet at the end; without a desktop, print its path. */
   open?: boolean;
   /**
+   * Let this program decide about each picture without a verdict, such as 'node judge.mjs': it reads a JSON
+   * line, and prints {"verdict": "keep", "score": 0.8, "note": ""}.
+   */
+  judge?: string;
+  /** How long the judge may take for a picture. Default: 60s. */
+  judgeTimeout?: string;
+  /** Of several images of a prompt, choose the one with the judge's highest score. */
+  best?: boolean;
+  /**
    * Check and count the prompts, and say what they cost; submit nothing (with -v: the idempotency keys).
    */
   dryRun?: boolean;
