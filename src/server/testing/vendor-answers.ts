@@ -133,7 +133,7 @@ function openaiError({ model }: AnsweredRequest, status: number, retryAfter: num
   const known = OPENAI_ERRORS[status];
   const words = known?.message ?? (status < 500 ? "Your request is invalid." : OPENAI_FAILED);
   const again = status === 429 && retryAfter !== undefined ? ` Please try again in ${retryAfter}s.` : "";
-  const message = words.replace("{model}", model ?? "gpt-image-1") + again;
+  const message = words.replace("{model}", model ?? "gpt-image") + again;
   const type = known?.type ?? (status < 500 ? "invalid_request_error" : "server_error");
   return { error: { message, type, param: null, code: known?.code ?? null } };
 }

@@ -220,7 +220,6 @@ describe("paths below /v1", () => {
     ["/upload/v1/files", false, "/upload/v1beta/files"],
     ["/download/v1/files/a:download", false, "/download/v1beta/files/a:download"],
     ["/v1beta/files", true, "/v1beta/files"],
-    ["/images/generations", false, "/v1/images/generations"],
   ])("%s, with the vendor's header: %s, is read as %s", (url, hasVendorKey, read) => {
     const request = { url, method: "POST", get: () => (hasVendorKey ? "key" : undefined) };
     readTarget({ keyHeaders: ["x-key"] })(request as unknown as Request, {} as Response, () => {});
