@@ -13,8 +13,7 @@ import { isNumbered } from "../prompts/wanted-files.ts";
 import { findPreset, modelFacts, priceOf } from "../providers/catalogue/catalogue.ts";
 import { makeFiles } from "../runs/derived-files.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
-import { type InputLine, readRunInput } from "../runs/directory/input.ts";
-import { readResults } from "../runs/directory/results.ts";
+import type { InputLine } from "../runs/directory/input.ts";
 import { readRunState } from "../runs/directory/run-state.ts";
 import {
   compareLock,
@@ -31,6 +30,7 @@ import {
   lockPathOf,
   placeOf,
   readLock,
+  readRunPictures,
   requireOwnStems,
   writeLock,
 } from "../runs/lock.ts";
@@ -291,9 +291,10 @@ export async function openLocks(
   );
   if (files.length === 0) return null;
   requireOwnStems(files.map(({ file }) => file));
-  const results = await readResults(dir);
+  const run = await readRunPictures(dir);
+  const results = [...(run?.results.values() ?? [])];
   const originals = new Set(results.flatMap((line) => line.files.map(({ sha256 }) => sha256)));
-  const found = await entriesOfRun(dir, promptsIn(files));
+  const found = entriesOfRun(run, promptsIn(files));
   const isHere = ({ prompt, line, state, isMade, reason }: LockedLine) => {
     const entry = prompt === null ? undefined : found.get(prompt);
     if (reason === OTHER_MODEL) return entry?.made_by.model === options.model;
@@ -497,7 +498,7 @@ export async function writeLocks(
   { dir, isNew, isUpdate, files: { root } }: Pick<SubmitOptions, "dir" | "isNew" | "isUpdate" | "files">,
   { files }: RunLocks,
 ): Promise<string[]> {
-  const found = await entriesOfRun(dir, promptsIn(files));
+  const found = entriesOfRun(await readRunPictures(dir), promptsIn(files));
   for (const { path, lock, lines, flags } of files) {
     const isDone = new Set(
       lines
@@ -578,12 +579,14 @@ export async function fixFiles(
   const wrong = lines.filter(({ state, prompt }) => prompt !== null && state !== "ok" && state !== "altered");
   if (wrong.length === 0 || (await readRunState(dir)) === null) return false;
   return withRunLock(dir, { clock, signal }, async () => {
-    const results = await readResults(dir);
-    const input = await readRunInput(dir);
+    const run = await readRunPictures(dir);
+    if (run === null) return false;
+    const { input } = run;
+    const results = [...run.results.values()];
     const made = new Map(
       results.flatMap(({ custom_id: id, files: [file] }) => (file ? [[file.sha256, id]] : [])),
     );
-    const found = await entriesOfRun(dir, promptsIn([{ lines }]));
+    const found = entriesOfRun(run, promptsIn([{ lines }]));
     // The line of the run whose pictures are the originals of a prompt.
     const prompts = new Map<string, LockPrompt>();
     for (const { prompt, line, isMade } of wrong) {
@@ -598,11 +601,11 @@ export async function fixFiles(
       prompts.get(placeOf(source, source.values))?.item.files ?? null;
     const outcome = await makeFiles({ dir, lines: results, filesOf, isKnown: known, signal });
     for (const problem of outcome?.problems ?? []) output.note(formatProblem(problem));
-    const images = new Map((outcome?.lines ?? results).map((line) => [line.custom_id, line]));
+    const now = new Map((outcome?.lines ?? results).map((line) => [line.custom_id, line]));
     const entries = new Map<LockPrompt, LockEntry>();
     for (const line of input.lines()) {
       const prompt = prompts.get(placeOf(line.source, line.source.values));
-      const entry = prompt && (await entryOf(dir, prompt, line, images));
+      const entry = prompt && entryOf({ ...run, results: now }, prompt, line);
       if (prompt !== undefined && entry != null) entries.set(prompt, entry);
     }
     await writeLock(path, lock, { lines, made: entries, flags, keepsUnused: true, root });
