@@ -12,7 +12,7 @@ import { canonicalJson } from "../kernel/json.ts";
 import { foldFileName } from "../kernel/text.ts";
 import { readLines } from "../prompts/lines.ts";
 import { type FileLine, formatProblem, type Problem } from "../prompts/problems.ts";
-import { isNumbered, type LineFiles, numberedPath, type WantedFile } from "../prompts/wanted-files.ts";
+import { isNumbered, type LineFiles, pathsOf, type WantedFile } from "../prompts/wanted-files.ts";
 import { type InputLine, lineFilesOf, pathFrom, type RunInput, readRunInput } from "./directory/input.ts";
 import { FILES_FILE } from "./directory/names.ts";
 import { type ResultLine, readVersions, writeResults } from "./directory/results.ts";
@@ -224,11 +224,10 @@ async function findTargets({ dir, lines, filesOf = () => null }: FilesJob, input
       undecided.push(line.custom_id);
     for (const [index, file] of files.wanted.entries()) {
       const field = index === 0 ? "file" : "also";
-      const pictures = isNumbered(file) ? here : [chosen ?? first];
-      for (const [at, picture] of pictures.entries()) {
-        const path = numberedPath(file, at + 1);
+      for (const [at, path] of pathsOf(file, ids.length).entries()) {
         wanted.add(foldFileName(resolve(files.from, path)));
-        if (picture === null || picture === undefined) continue;
+        const picture = isNumbered(file) ? here[at] : (chosen ?? first);
+        if (picture == null) continue;
         const source = files.unmarked ? null : sourceOf(line, results.get(picture.id));
         targets.push({ line, files, file, field, path, source, ...picture });
       }
@@ -401,10 +400,10 @@ export async function requireOwnFiles(
 ): Promise<void> {
   const problems: Problem[] = [];
   let made: MadeFiles | null = null;
-  for (const { files, fileLine, outputCount } of items)
-    for (const [index, file] of files?.wanted.entries() ?? [])
-      for (let number = 1; files !== undefined && number <= (isNumbered(file) ? outputCount : 1); number++) {
-        const path = numberedPath(file, number);
+  for (const { files = null, fileLine, outputCount } of items) {
+    if (files === null) continue;
+    for (const [index, file] of files.wanted.entries())
+      for (const path of pathsOf(file, outputCount)) {
         const full = resolve(files.from, path);
         const there = await hashOrOther(full);
         made ??= await MadeFiles.read(dir);
@@ -412,6 +411,7 @@ export async function requireOwnFiles(
         const message = `${JSON.stringify(path)} ${conflictOf(made.last(full) !== undefined)}`;
         problems.push({ ...fileLine, field: index === 0 ? "file" : "also", message });
       }
+  }
   if (problems.length > 0) throw filesError(problems, "Nothing was sent.");
 }
 

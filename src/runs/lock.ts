@@ -13,7 +13,7 @@ import { microsToNumber, numberToMicros } from "../kernel/money.ts";
 import { readSharpVersion, readVersion } from "../kernel/package-file.ts";
 import { type Options, optionsOf, withoutDefaults } from "../prompts/options.ts";
 import { type FileLine, formatProblem } from "../prompts/problems.ts";
-import { isNumbered, type LineFiles, numberedPath } from "../prompts/wanted-files.ts";
+import { type LineFiles, pathsOf } from "../prompts/wanted-files.ts";
 import {
   type InputLine,
   lineFilesOf,
@@ -28,6 +28,7 @@ import type { RunState } from "./directory/run-state-schema.ts";
 import type { PromptItem } from "./plan/prompt-files.ts";
 import { followsFiles } from "./plan/shape-items.ts";
 import { textOf } from "./plan/spool.ts";
+import { gapsIn } from "./plan/update.ts";
 import { type Review, readReview } from "./review.ts";
 import { stands } from "./standing.ts";
 
@@ -256,8 +257,7 @@ export function lockFilesOf(files: LineFiles | null | undefined, outputCount: nu
     const { path: _, ...form } = file;
     const given = Object.entries(form).filter(([, value]) => value !== undefined);
     const shape = { ...Object.fromEntries(given), ...(unmarked && { unmarked }) };
-    const count = isNumbered(file) ? outputCount : 1;
-    return Array.from({ length: count }, (_each, i) => ({ path: numberedPath(file, i + 1), ...shape }));
+    return pathsOf(file, outputCount).map((path) => ({ path, ...shape }));
   });
 }
 
@@ -380,22 +380,10 @@ function entriesOf(lines: readonly LockLine[], prompts: readonly LockPrompt[]): 
   return found;
 }
 
-/** Groups the values without an anchor by the anchor before them. */
-function gapsIn<T>(
-  values: readonly T[],
-  anchorOf: (value: T) => LockLine | undefined,
-): Map<LockLine | null, T[]> {
-  const gaps = new Map<LockLine | null, T[]>();
-  let before: LockLine | null = null;
-  for (const value of values) {
-    const anchor = anchorOf(value);
-    if (anchor !== undefined) before = anchor;
-    else gaps.set(before, [...(gaps.get(before) ?? []), value]);
-  }
-  return gaps;
-}
-
-/** Returns the entries of no prompt. One that only repeats the id or the file of a prompt is left from a merge, and is none of them. */
+/**
+ * Returns the entries that no prompt has. An entry with the id or a file of some prompt is left over from a merge of two branches,
+ * and is not returned.
+ */
 function unusedOf(
   lines: readonly LockLine[],
   prompts: readonly LockPrompt[],
