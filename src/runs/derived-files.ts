@@ -34,7 +34,7 @@ import { stands } from "./standing.ts";
  * file. The pictures in the run's directory stay as they are, so these files can be made again at any time, for free.
  */
 
-/** A line of the record of a run: a file that it has made. The line is added before the file is written. */
+/** A line of the record of a run: a file that the run has made of a picture. The line is added before the file is written. */
 const recordSchema = z.object({
   /** From the directory of the prompt file on; `from` leads there from that of the run. */
   path: z.string(),
@@ -123,7 +123,7 @@ interface FilesJob {
   isStrict?: boolean | undefined;
   /** The files that a line wants now. Null: as the input of the run says. Default: always that. */
   filesOf?: ((line: InputLine) => LineFiles | null) | undefined;
-  /** Whether something else than the record of the run knows a file with this content at a path. Default: nothing does. */
+  /** Whether a lock file names a file with this content at a path. Such a file may be replaced, and is not removed. Default: none does. */
   isKnown?: ((path: string, sha256: string) => boolean) | undefined;
   signal?: AbortSignal | undefined;
 }
@@ -133,7 +133,7 @@ interface FilesOutcome {
   lines: ResultLine[];
   /** The number of files that were written now. */
   writtenCount: number;
-  /** Files that were not made: of others, or larger than their pictures. */
+  /** Files that were not made: another file is in their place, or their pictures are too small or changed. */
   problems: (Problem & { code: "FILE_EXISTS" | "ITEMS_FAILED" })[];
   /** Files, as lines name them, that have more pixels than their pictures. */
   enlarged: string[];
@@ -160,13 +160,14 @@ interface Target {
   source: DigitalSource | null;
 }
 
-/** Pictures are decoded two at a time; meanwhile files are read and written. */
+/** Files under way at once: while pictures are decoded, others are read and written. */
 const AT_ONCE = 4;
 
 /**
- * Makes the files that the lines of a run want of its pictures. A file that is as it should be is not written again; others are
- * replaced whole. A file of a person stays, and is a problem. Files that no line names any more are removed if they are as the
- * run has made them. After a kill, another call goes on. Throws `SAVE_FAILED` when the disk refuses.
+ * Makes the files that the lines of a run want of its pictures, and adds them to the results. A file that is as it should be is not
+ * written again; others are replaced whole. A file that the run has not made stays, and is reported as a problem. Files that no line
+ * names any more are removed if they are as the run has made them. After a kill, another call goes on. Returns null if the run wants
+ * no files and has made none. Throws `SAVE_FAILED` when the disk refuses.
  */
 export async function makeFiles(job: FilesJob): Promise<FilesOutcome | null> {
   const { dir, signal } = job;
@@ -390,7 +391,7 @@ function conflictOf(isChanged: boolean): string {
 }
 
 /**
- * Throws `FILE_EXISTS`, before anything is paid, where files of the lines exist that the run has not made, or that were changed
+ * Throws `FILE_EXISTS`, before anything is paid, if a file that a line wants exists and the run has not made it, or it was changed
  * since. `isKnown`: as in `FilesJob`.
  */
 export async function requireOwnFiles(
@@ -426,7 +427,7 @@ async function hashOrOther(path: string): Promise<string | null> {
 
 const MOST_SHOWN = 20;
 
-/** Returns the error for files in the place of those that lines want. `more`: what it means for the command. */
+/** Returns the error for files that the run would replace and has not made. `more`: what it means for the command. */
 function filesError(problems: readonly Problem[], more: string): ImgbatchError {
   const lines = problems.slice(0, MOST_SHOWN).map(formatProblem);
   const hidden = problems.length - lines.length;

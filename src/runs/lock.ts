@@ -261,7 +261,7 @@ export function lockFilesOf(files: LineFiles | null | undefined, outputCount: nu
   });
 }
 
-/** How a prompt stands to its entry. `unused` is an entry without a prompt. */
+/** The results of comparing a prompt with its entry. `unused`: an entry without a prompt. */
 const LOCK_STATES = ["ok", "stale", "missing", "altered", "unused"] as const;
 export type LockState = (typeof LOCK_STATES)[number];
 
@@ -368,7 +368,7 @@ function entriesOf(lines: readonly LockLine[], prompts: readonly LockPrompt[]): 
       used.add(line);
     }
   }
-  // A prompt without an id that was changed between two others is found by its place.
+  // A prompt without an id whose text was changed is found by its place between two other prompts.
   const places = gapsIn(lines, (line) => (used.has(line) ? line : undefined));
   for (const [before, changed] of gapsIn(prompts, (prompt) => found.get(prompt))) {
     const free = places.get(before)?.filter(({ entry }) => entry.id === undefined) ?? [];
@@ -465,7 +465,7 @@ async function removeLeft(before: Lock, now: readonly LockEntry[]): Promise<stri
   return removed;
 }
 
-/** Whether an entry says the same as another: who made the pictures and when does not change. */
+/** Whether two entries name the same prompt, pictures, files and choice. Who made the pictures, when and at what price is not compared. */
 function isSame(before: LockEntry, now: LockEntry): boolean {
   const facts = ({ id, key, originals, files = [], choice }: LockEntry) =>
     canonicalJson({
@@ -570,7 +570,7 @@ export function placeOf({ file, line }: FileLine, values: Readonly<Record<string
 function isOfPrompt(line: InputLine, item: PromptItem): boolean {
   const { model, quality, outputCount, references } = item;
   const hashes = references.map(({ sha256: hash }) => referencePath(hash));
-  // Where its files decide which shape the model was asked for, nothing of the prompt says it.
+  // Where the shape follows from the files, the prompt does not name it: shapes are not compared.
   const isShaped = followsFiles(item);
   const asked = ({ quality: _, aspect_ratio, size, ...options }: Options) =>
     canonicalJson({
