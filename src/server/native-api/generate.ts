@@ -1,23 +1,20 @@
-import type { Request, Response } from "express";
+import type { Request } from "express";
 import { ImgbatchError, nativeErrorBody, type ServiceErrorCode } from "../../contract/errors.ts";
 import { type ImageMimeType, type ImageSize, type SizeTier, tierOf } from "../../contract/image-formats.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { contentFingerprint } from "../../domain/checked-content.ts";
-import { fileImagesOf } from "../../domain/files/uploads.ts";
 import { inputImageLimit, MAX_INPUT_IMAGES, type UnmetNeed } from "../../domain/models.ts";
 import type { UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import { fieldsOf } from "../../kernel/json.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
-import { consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
-import { goneSignal } from "../http/exchange.ts";
+import { answerOnce, answerStream, type Framing, realtimeHandler } from "../http/answer.ts";
 import { readQuery } from "../http/parameters.ts";
 import type { Operation } from "../operation.ts";
-import { withJsonBody } from "../request-body/json-body.ts";
+import { withRealtimeBody } from "../request-body/json-body.ts";
 import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-reader.ts";
 import { checkContent } from "./check-content.ts";
 import { findModel } from "./models.ts";
@@ -253,38 +250,29 @@ export function contentFormat(
  * the body, its fields, provider, the limits of the key, money.
  */
 function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
-    const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
-    const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
+  return realtimeHandler(async (request, response, { caller, key, gone }) => {
     const framing = isStream ? framingOf(request) : null;
     const model = findModel(deps, request, response, "realtime");
-    const { limits, blobs } = deps;
-    const images = { base64: "lenient", maxBytes: limits.referenceImageBytes, blobs } as const;
-    const options = { ...deps, maxBytes: limits.realtimeBodyBytes, format: contentFormat(limits), images };
-    await withJsonBody(request, response, options, async ({ value, sent }) => {
-      const { strictImageConfig } = deps.features;
-      const files = fileImagesOf(deps, caller.key.id);
-      try {
-        const options = deps.realtimeOffers.options(model);
-        const imageLimit = inputImageLimit(deps.realtimeOffers.serving(model.id));
-        const found = { sent, findFileImage: files.find, options, imageLimit };
-        const rules = { ...deps, strictImageConfig, ...found };
-        const content = await checkContent(value, rules);
-        const operation = isStream ? "streamGenerateContent" : "generateContent";
-        const fingerprint = contentFingerprint(operation, model.id, content);
-        const asked = { caller, model, content, count: 1, gone, key, fingerprint, render: bodyOf, fieldOf };
-        const work = answerOnce(deps, response, asked).catch(withField);
-        if (framing) await answerStream(deps, framing, response, work);
-        else response.type("json").send(await work);
-      } catch (error) {
-        // The caller has disconnected: no response can reach it.
-        if (!gone.aborted) throw error;
-      } finally {
-        await files.release();
-      }
+    const { limits, features, realtimeOffers } = deps;
+    const images = { base64: "lenient", maxBytes: limits.referenceImageBytes } as const;
+    const format = contentFormat(limits);
+    await withRealtimeBody(deps, request, response, { format, images }, async ({ value, sent, findFile }) => {
+      const content = await checkContent(value, {
+        ...deps,
+        strictImageConfig: features.strictImageConfig,
+        sent,
+        findFileImage: findFile,
+        options: realtimeOffers.options(model),
+        imageLimit: inputImageLimit(realtimeOffers.serving(model.id)),
+      });
+      const operation = isStream ? "streamGenerateContent" : "generateContent";
+      const fingerprint = contentFingerprint(operation, model.id, content);
+      const asked = { caller, model, content, count: 1, gone, key, fingerprint, render: bodyOf, fieldOf };
+      const work = answerOnce(deps, response, asked).catch(withField);
+      if (framing) await answerStream(deps, framing, response, work);
+      else response.type("json").send(await work);
     });
-  };
+  });
 }
 
 const FIELDS: { [about in UnmetNeed["about"]]?: string } = {

@@ -8,7 +8,7 @@ import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { type CheckedContent, type CheckedImage, contentFingerprint } from "../../domain/checked-content.ts";
-import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
+import type { FindFileImage } from "../../domain/files/uploads.ts";
 import { imageInMemory, type SentText, type SentTexts } from "../../domain/images/sent-image.ts";
 import { inputImageLimit, MAX_INPUT_IMAGES, type ModelEntry, type UnmetNeed } from "../../domain/models.ts";
 import type { Transaction } from "../../domain/ports/stores.ts";
@@ -25,8 +25,8 @@ import type { InteractionPicture, InteractionRecord } from "../../domain/records
 import { fieldsOf } from "../../kernel/json.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
-import { callerOf, consentingCaller, headerOrQueryKey, idempotencyKeyOf } from "../http/authenticate.ts";
+import { answerOnce, answerStream, type Framing, realtimeHandler } from "../http/answer.ts";
+import { callerOf, headerOrQueryKey } from "../http/authenticate.ts";
 import {
   type ErrorStyle,
   invalidArgument,
@@ -36,12 +36,12 @@ import {
 } from "../http/errors.ts";
 import { goneSignal } from "../http/exchange.ts";
 import { readQuery } from "../http/parameters.ts";
-import { finishImage, withFinalStatus, withoutImage } from "../openai/images.ts";
+import { event, finishImage, imageErrors, withFinalStatus, withoutImage } from "../openai/images.ts";
 import type { Operation, Surface } from "../operation.ts";
-import { withJsonBody } from "../request-body/json-body.ts";
+import { withRealtimeBody } from "../request-body/json-body.ts";
 import { type BodyFormat, OneOf, shapeOf } from "../request-body/json-reader.ts";
 import { checkContent } from "./check-content.ts";
-import { generateErrors, spokenParts, usageMetadataOf, wordsOf } from "./generate.ts";
+import { spokenParts, usageMetadataOf, wordsOf } from "./generate.ts";
 import { modelWithId } from "./models.ts";
 
 type Body = NativeBody<"CreateInteraction">;
@@ -475,8 +475,7 @@ const END = "event: done\ndata: [DONE]\n\n";
 /** Writes the events of a stream, without the first ones: those were sent before. */
 function written(events: readonly StreamEvent[], sent = 0): string {
   const numbered = events.map(({ event_type, ...data }, i) => {
-    const json = JSON.stringify({ event_type, event_id: String(i), ...data });
-    return `event: ${event_type}\ndata: ${json}\n\n`;
+    return event(event_type, { event_type, event_id: String(i), ...data });
   });
   return numbered.slice(sent).join("");
 }
@@ -518,94 +517,78 @@ const running = new Map<string, AbortController>();
 
 /** `POST /v1beta/interactions`. The order, behind the key: its limits, the body, its fields, provider, money. */
 function createInteraction(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
-    const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
-    const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
-    const { limits, blobs, clock, ids, realtime } = deps;
-    const images = { base64: "lenient", maxBytes: limits.referenceImageBytes, blobs } as const;
-    const options = {
-      ...deps,
-      maxBytes: limits.realtimeBodyBytes,
-      format: interactionFormat(limits),
-      images,
-    };
-    await withJsonBody(request, response, options, async ({ value, sent }) => {
-      const files = fileImagesOf(deps, caller.key.id);
-      try {
-        const checked = await checkInteraction(deps, caller, value, sent, files.find);
-        const { body, model, content, previous } = checked;
-        const facts = { apiKeyId: caller.key.id, api: API, previousId: previous?.id ?? null } as const;
-        const kept = new NewInteraction(deps, ids.recordId("v1"), facts);
-        const { id } = kept;
-        const isStored = body.store ?? true;
-        const isBackground = body.background === true;
-        const beginning = beginningOf(isStored ? id : null, clock.nowMs(), checked);
-        const stop = new AbortController();
-        let begun = () => {};
-        const hasBegun = new Promise<null>((resolve) => {
-          begun = () => resolve(null);
-        });
-        const begin = {
-          write: (tx: Transaction) =>
-            kept.begin(tx, { input: { messages: [] }, answer: beginning }, realtime.worker),
-          begun: () => {
-            running.set(id, stop);
-            begun();
-          },
-        };
-        const work = answerOnce(
-          deps,
-          response,
-          {
-            caller,
-            model,
-            content,
-            count: 1,
-            gone: isBackground ? stop.signal : gone,
-            key,
-            fingerprint: fingerprintOf(checked),
-            fieldOf: (about) => fieldOf(about, checked),
-            ...(checked.hasType && {
-              finish: (made) => finishImage(deps.converter, { content, quality: null }, made),
-            }),
-            render: ([made]) => renderInteraction(deps, kept, checked, beginning, made),
-            ...(isBackground && { begin }),
-            ...(isStored && { alongside: (tx) => kept.write(tx) }),
-          },
-          nameOf,
-        )
-          .catch(async (error) => {
-            const shown = error instanceof ImgbatchError ? error : new ImgbatchError("INTERNAL_ERROR");
-            if (isStored) await kept.fail(error, failedView(beginning, shown)).catch(() => {});
-            return withFinalStatus(error);
-          })
-          .finally(() => running.delete(id));
-        if (!isBackground) {
-          if (body.stream === true)
-            await answerStream(deps, framingOf(key === null ? beginning : null), response, work);
-          else response.type("json").send(await work);
-          return;
-        }
-        // Until the money is held, a failure is the answer.
-        const early = await Promise.race([hasBegun, work]);
-        const framing = framingOf(early === null ? beginning : null);
+  return realtimeHandler(async (request, response, { caller, key, gone }) => {
+    const { limits, clock, ids, realtime } = deps;
+    const images = { base64: "lenient", maxBytes: limits.referenceImageBytes } as const;
+    const format = interactionFormat(limits);
+    await withRealtimeBody(deps, request, response, { format, images }, async ({ value, sent, findFile }) => {
+      const checked = await checkInteraction(deps, caller, value, sent, findFile);
+      const { body, model, content, previous } = checked;
+      const facts = { apiKeyId: caller.key.id, api: API, previousId: previous?.id ?? null } as const;
+      const kept = new NewInteraction(deps, ids.recordId("v1"), facts);
+      const { id } = kept;
+      const isStored = body.store ?? true;
+      const isBackground = body.background === true;
+      const beginning = beginningOf(isStored ? id : null, clock.nowMs(), checked);
+      const stop = new AbortController();
+      let begun = () => {};
+      const hasBegun = new Promise<null>((resolve) => {
+        begun = () => resolve(null);
+      });
+      const begin = {
+        write: (tx: Transaction) =>
+          kept.begin(tx, { input: { messages: [] }, answer: beginning }, realtime.worker),
+        begun: () => {
+          running.set(id, stop);
+          begun();
+        },
+      };
+      const work = answerOnce(
+        deps,
+        response,
+        {
+          caller,
+          model,
+          content,
+          count: 1,
+          gone: isBackground ? stop.signal : gone,
+          key,
+          fingerprint: fingerprintOf(checked),
+          fieldOf: (about) => fieldOf(about, checked),
+          ...(checked.hasType && {
+            finish: (made) => finishImage(deps.converter, { content, quality: null }, made),
+          }),
+          render: ([made]) => renderInteraction(deps, kept, checked, beginning, made),
+          ...(isBackground && { begin }),
+          ...(isStored && { alongside: (tx) => kept.write(tx) }),
+        },
+        nameOf,
+      )
+        .catch(async (error) => {
+          const shown = error instanceof ImgbatchError ? error : new ImgbatchError("INTERNAL_ERROR");
+          if (isStored) await kept.fail(error, failedView(beginning, shown)).catch(() => {});
+          return withFinalStatus(error);
+        })
+        .finally(() => running.delete(id));
+      if (!isBackground) {
         if (body.stream === true)
-          await answerStream(deps, framing, response, work).catch((error) => {
-            // It has begun: what follows is told by its events.
-            if (response.headersSent) return;
-            response.type(framing.type).send(framing.failure(toServiceError(error)) + framing.end);
-          });
-        else response.type("json").send(early ?? JSON.stringify(beginning));
-        await work.catch(() => {});
-      } catch (error) {
-        // The caller has disconnected: no response can reach it.
-        if (!gone.aborted) throw error;
-      } finally {
-        await files.release();
+          await answerStream(deps, framingOf(key === null ? beginning : null), response, work);
+        else response.type("json").send(await work);
+        return;
       }
+      // Until the money is held, a failure is the answer.
+      const early = await Promise.race([hasBegun, work]);
+      const framing = framingOf(early === null ? beginning : null);
+      if (body.stream === true)
+        await answerStream(deps, framing, response, work).catch((error) => {
+          // It has begun: what follows is told by its events.
+          if (response.headersSent) return;
+          response.type(framing.type).send(framing.failure(toServiceError(error)) + framing.end);
+        });
+      else response.type("json").send(early ?? JSON.stringify(beginning));
+      await work.catch(() => {});
     });
-  };
+  });
 }
 
 /** Writes the body of the answer, and what is kept of it. Throws `REALTIME_REFUSED` and `REALTIME_NO_IMAGE`. */
@@ -742,7 +725,7 @@ const getInteraction = (deps: ApiDeps) => async (request: Request, response: Res
   const found = await interactionOf(deps, request, response);
   if (readQuery(request, "StreamAgain") === "true") {
     const next = (readQuery(request, "LastEventId") ?? -1) + 1;
-    const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
+    const gone = goneSignal(response);
     const work = ended(deps, found, gone);
     await answerStream(
       deps,
@@ -796,15 +779,7 @@ const operations: readonly Operation[] = [
         headers: ["RequestReplayed", "MayBePaidTwice", "UpstreamCost", "Ignored"],
       },
     },
-    errors: [
-      ...generateErrors,
-      "REALTIME_REFUSED",
-      "REALTIME_NO_IMAGE",
-      "REALTIME_MAY_BE_PAID",
-      ...notFound,
-      "REQUEST_TIMEOUT",
-      "BATCH_IMAGE_QUEUE_FAILED",
-    ],
+    errors: [...imageErrors, ...notFound],
     handler: createInteraction,
   },
   {

@@ -5,9 +5,9 @@ import { type OpenaiBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { contentFingerprint } from "../../domain/checked-content.ts";
-import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
+import type { FindFileImage } from "../../domain/files/uploads.ts";
 import { imageInMemory, receiveImage, type SentTexts } from "../../domain/images/sent-image.ts";
-import { inputImageLimit, type UnmetNeed } from "../../domain/models.ts";
+import { inputImageLimit } from "../../domain/models.ts";
 import {
   conversationOf,
   deleteInteraction,
@@ -21,22 +21,23 @@ import type { InteractionRecord } from "../../domain/records.ts";
 import { isObject } from "../../kernel/json.ts";
 import { isLongerThan, joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
-import { callerOf, consentingCaller, headerKey, idempotencyKeyOf } from "../http/authenticate.ts";
+import { answerOnce, answerStream, type Framing, realtimeHandler } from "../http/answer.ts";
+import { callerOf, headerKey } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument, requireStorable, withParam } from "../http/errors.ts";
-import { goneSignal } from "../http/exchange.ts";
 import { readQuery } from "../http/parameters.ts";
 import { newest, type ReceivedImage } from "../native-api/check-content.ts";
-import { generateErrors, wordsOf } from "../native-api/generate.ts";
+import { wordsOf } from "../native-api/generate.ts";
 import { modelNamed } from "../native-api/models.ts";
 import type { Operation, Surface } from "../operation.ts";
-import { withJsonBody } from "../request-body/json-body.ts";
+import { withRealtimeBody } from "../request-body/json-body.ts";
 import { type BodyFormat, OneOf, shapeOf } from "../request-body/json-reader.ts";
 import {
   event,
   type FinishedImage,
+  fieldOf,
   finishedImage,
   finishImage,
+  imageErrors,
   imageFacts,
   openaiErrorStyle,
   usedOptions,
@@ -507,78 +508,61 @@ function failedView(response: View, { code, message }: ImgbatchError): View {
 
 /** `POST /v1/responses`. The order, behind the key: its limits, the body, its fields, provider, money. */
 function createResponse(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
-    const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
-    const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
-    const { limits, blobs, clock, ids } = deps;
+  return realtimeHandler(async (request, response, { caller, key, gone }) => {
+    const { limits, clock, ids } = deps;
     const maxBytes = FIXED_LIMITS.editImageBytes;
-    const images = { base64: "lenient", areDataUrls: "maybe", maxBytes, blobs } as const;
-    const options = { ...deps, maxBytes: limits.realtimeBodyBytes, format: responseFormat(limits), images };
-    await withJsonBody(request, response, options, async ({ value, sent }) => {
-      const files = fileImagesOf(deps, caller.key.id);
-      try {
-        const checked = await checkResponse(deps, caller, value, sent, files.find);
-        const { asked, body, tool, previous } = checked;
-        const facts = { apiKeyId: caller.key.id, api: API, previousId: previous?.id ?? null } as const;
-        const kept = new NewInteraction(deps, ids.recordId("resp"), facts);
-        const { id } = kept;
-        const createdAt = Math.floor(clock.nowMs() / 1000);
-        const beginning = responseView({ id, createdAt }, checked, {
-          status: "in_progress",
-          error: null,
-          output: [],
-        });
-        const isStored = body.store ?? true;
-        const work = answerOnce(deps, response, {
-          caller,
-          model: asked.model,
-          content: asked.content,
-          count: 1,
-          gone,
-          key,
-          fingerprint: fingerprintOf(checked),
-          fieldOf: (about) => fieldOf(about, tool),
-          finish: (made) => finishImage(deps.converter, asked, made),
-          render: async ([made]) => {
-            const [finished] = made ? await finishedImage(deps.converter, made, asked.content) : [];
-            if (made === undefined || finished === undefined) throw withoutImage(made);
-            const image = imageInMemory(finished.bytes);
-            const { mimeType } = finished;
-            const result = await kept.add({ from: "answer", mimeType, image }, isStored);
-            const view = {
-              ...beginning,
-              status: "completed" as const,
-              completed_at: Math.floor(clock.nowMs() / 1000),
-              ...outcomeView(id, checked, made, finished, result),
-            };
-            kept.complete({ input: { texts: checked.texts }, answer: view });
-            const text = await withPictures(view, [{ blobKey: result }], image.read);
-            if (body.stream !== true) return Buffer.from(text);
-            const partials = finished.partials.map((each) => each.toString("base64"));
-            return Buffer.from(`{"response":${text},"partials":${JSON.stringify(partials)}}`);
-          },
-          ...(isStored && { alongside: (tx) => kept.write(tx) }),
-        }).catch(async (error) => {
-          if (isStored) await kept.fail(error, {}).catch(() => {});
-          return withFinalStatus(error);
-        });
-        if (body.stream === true)
-          await answerStream(deps, framingOf(beginning, key === null), response, work);
-        else response.type("json").send(await work);
-      } catch (error) {
-        // The caller has disconnected: no response can reach it.
-        if (!gone.aborted) throw error;
-      } finally {
-        await files.release();
-      }
+    const images = { base64: "lenient", areDataUrls: "maybe", maxBytes } as const;
+    const format = responseFormat(limits);
+    await withRealtimeBody(deps, request, response, { format, images }, async ({ value, sent, findFile }) => {
+      const checked = await checkResponse(deps, caller, value, sent, findFile);
+      const { asked, body, tool, previous } = checked;
+      const facts = { apiKeyId: caller.key.id, api: API, previousId: previous?.id ?? null } as const;
+      const kept = new NewInteraction(deps, ids.recordId("resp"), facts);
+      const { id } = kept;
+      const createdAt = Math.floor(clock.nowMs() / 1000);
+      const beginning = responseView({ id, createdAt }, checked, {
+        status: "in_progress",
+        error: null,
+        output: [],
+      });
+      const isStored = body.store ?? true;
+      const work = answerOnce(deps, response, {
+        caller,
+        model: asked.model,
+        content: asked.content,
+        count: 1,
+        gone,
+        key,
+        fingerprint: fingerprintOf(checked),
+        fieldOf: (about) => placeOf(fieldOf(about), tool),
+        finish: (made) => finishImage(deps.converter, asked, made),
+        render: async ([made]) => {
+          const [finished] = made ? await finishedImage(deps.converter, made, asked.content) : [];
+          if (made === undefined || finished === undefined) throw withoutImage(made);
+          const image = imageInMemory(finished.bytes);
+          const { mimeType } = finished;
+          const result = await kept.add({ from: "answer", mimeType, image }, isStored);
+          const view = {
+            ...beginning,
+            status: "completed" as const,
+            completed_at: Math.floor(clock.nowMs() / 1000),
+            ...outcomeView(id, checked, made, finished, result),
+          };
+          kept.complete({ input: { texts: checked.texts }, answer: view });
+          const text = await withPictures(view, [{ blobKey: result }], image.read);
+          if (body.stream !== true) return Buffer.from(text);
+          const partials = finished.partials.map((each) => each.toString("base64"));
+          return Buffer.from(`{"response":${text},"partials":${JSON.stringify(partials)}}`);
+        },
+        ...(isStored && { alongside: (tx) => kept.write(tx) }),
+      }).catch(async (error) => {
+        if (isStored) await kept.fail(error, {}).catch(() => {});
+        return withFinalStatus(error);
+      });
+      if (body.stream === true) await answerStream(deps, framingOf(beginning, key === null), response, work);
+      else response.type("json").send(await work);
     });
-  };
-}
-
-function fieldOf(about: UnmetNeed["about"], tool: number): string {
-  if (about === "references") return "input";
-  return `tools[${tool}].${about === "aspectRatio" ? "size" : about}`;
+  });
 }
 
 /** What a request asks for, however it is written. */
@@ -618,15 +602,7 @@ const operations: readonly Operation[] = [
         headers: ["RequestReplayed", "MayBePaidTwice", "UpstreamCost", "Ignored"],
       },
     },
-    errors: [
-      ...generateErrors,
-      "REALTIME_REFUSED",
-      "REALTIME_NO_IMAGE",
-      "REALTIME_MAY_BE_PAID",
-      "REALTIME_PREVIOUS_NOT_FOUND",
-      "REQUEST_TIMEOUT",
-      "BATCH_IMAGE_QUEUE_FAILED",
-    ],
+    errors: [...imageErrors, "REALTIME_PREVIOUS_NOT_FOUND"],
     handler: createResponse,
   },
   {
