@@ -27,6 +27,8 @@ const OUTPUT_TOKENS: Record<"pro" | "flash", Record<SizeTier, number>> = {
 const INPUT_IMAGE_TOKENS = { pro: 560, flash: 258 };
 const BYTES_PER_TEXT_TOKEN = 4;
 
+export const textTokens = (text: string) => Math.ceil(Buffer.byteLength(text) / BYTES_PER_TEXT_TOKEN);
+
 const familyOf = (model: string) => (model.includes("pro-image") ? "pro" : "flash");
 
 type ModalityTokens = { modality: "TEXT" | "IMAGE"; tokenCount: number };
@@ -51,7 +53,7 @@ export function usageOf(facts: {
   outputImages: number;
 }): Usage {
   const family = familyOf(facts.model);
-  const text = Math.ceil(Buffer.byteLength(facts.prompt) / BYTES_PER_TEXT_TOKEN);
+  const text = textTokens(facts.prompt);
   const images = facts.inputImages * INPUT_IMAGE_TOKENS[family];
   const candidates = facts.outputImages * OUTPUT_TOKENS[family][tierOf(facts.size)];
   return {
@@ -70,27 +72,30 @@ export function usageOf(facts: {
 
 /** The response of the real-time API. */
 function contentView(content: GeneratedContent): NativeBody<"GenerateContentAnswer"> {
-  const { asked, executed, refusal, failure, answer, usage, isDrawn, modelVersion, id } = content;
-  const { prompt, earlier, options } = asked;
+  const { refusal, failure, answer, modelVersion, id } = content;
   const images = content.images.map(({ image, facts: { mimeType } }) => ({
     mimeType,
     data: image.toString("base64"),
   }));
+  const usageMetadata = usageOfContent(content);
+  return contentBody({ id, usageMetadata, modelVersion, images, refusal, failure, answer });
+}
+
+type NativeUsage = NonNullable<NativeBody<"GenerateContentAnswer">["usageMetadata"]>;
+
+/** Returns the usage of a request and its images; undefined where nobody has counted. */
+export function usageOfContent(content: GeneratedContent): NativeUsage | undefined {
+  const { asked, executed, answer, usage, isDrawn, images } = content;
+  const { prompt, earlier, options } = asked;
   const drawn = {
     model: executed,
     prompt: joinTurns(earlier, prompt),
     inputImages: asked.images.length,
     size: options.size,
+    outputImages: images.length,
   };
-  const usageMetadata = usageMetadataOf(
-    answer,
-    usage,
-    isDrawn ? { ...drawn, outputImages: images.length } : null,
-  );
-  return contentBody({ id, usageMetadata, modelVersion, images, refusal, failure, answer });
+  return usageMetadataOf(answer, usage, isDrawn ? drawn : null);
 }
-
-type NativeUsage = NonNullable<NativeBody<"GenerateContentAnswer">["usageMetadata"]>;
 
 /** Returns the usage as the upstream has it, or of a drawing our own; undefined where nobody has counted. */
 export function usageMetadataOf(
@@ -109,10 +114,10 @@ export function usageMetadataOf(
   };
 }
 
-/** The words beside a drawing, where an API has words of the model. */
+/** What the drawing provider says beside its picture, in APIs whose answers have a text. */
 const DRAWING_WORDS = "Here is the picture that you asked for.";
 
-/** Returns the parts of an upstream's answer, as `VerbatimAnswer` has them, without those of its thoughts. */
+/** Returns the parts of an upstream's answer, as `VerbatimAnswer` has them, without the thoughts of the model. */
 export function spokenParts({
   answer,
 }: Pick<GeneratedContent, "answer">): readonly Record<string, unknown>[] {
@@ -144,7 +149,7 @@ interface ContentFacts {
 }
 
 /**
- * The same from its facts alone. The words of an upstream of this API stand as they came. Else a refusal has no candidates, and
+ * Writes the response from its facts. The words of an upstream of this API stand as they came. Else a refusal has no candidates, and
  * a model that made no image has a candidate without content.
  */
 export function contentBody(content: ContentFacts): NativeBody<"GenerateContentAnswer"> {

@@ -23,7 +23,6 @@ import {
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import type { InteractionPicture, InteractionRecord } from "../../domain/records.ts";
 import { fieldsOf } from "../../kernel/json.ts";
-import { joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing, realtimeHandler } from "../http/answer.ts";
 import { callerOf, headerOrQueryKey } from "../http/authenticate.ts";
@@ -41,7 +40,7 @@ import type { Operation, Surface } from "../operation.ts";
 import { withRealtimeBody } from "../request-body/json-body.ts";
 import { type BodyFormat, OneOf, shapeOf } from "../request-body/json-reader.ts";
 import { checkContent } from "./check-content.ts";
-import { spokenParts, usageMetadataOf, wordsOf } from "./generate.ts";
+import { spokenParts, usageOfContent, wordsOf } from "./generate.ts";
 import { modelWithId } from "./models.ts";
 
 type Body = NativeBody<"CreateInteraction">;
@@ -79,19 +78,24 @@ interface AskedInteraction {
   model: ModelEntry;
   content: CheckedContent;
   body: Body;
-  /** The turns that this request adds, and their images by the indexes of message and part, `0.1`. */
+  /** The turns that this request adds. */
   messages: readonly Message[];
+  /** The images of these turns. A name is the index of the message and that of the part, such as `0.1`. */
   images: ReadonlyMap<string, CheckedImage>;
   previous: InteractionRecord | null;
+  /** Its key may get and continue it for some time. */
+  isStored: boolean;
+  /** The caller does not wait for the picture. */
+  isBackground: boolean;
   /** The caller wants words beside the picture. */
   hasWords: boolean;
   /** The caller has named the type of the picture. */
   hasType: boolean;
-  /** Where ratio and size of the picture stand. */
+  /** The field of the request that holds the ratio and size of the picture, such as `response_format[0]`. */
   format: string;
 }
 
-/** Fields that have a meaning. */
+/** The fields that this service reads. Any other field has no effect. */
 const READ: readonly string[] = Object.keys(nativeSchemas.CreateInteraction.shape);
 
 /**
@@ -111,7 +115,8 @@ async function checkInteraction(
   if (body.model == null || body.model === "")
     throw invalidArgument("model", "is required: a model that makes images");
   const isStored = body.store ?? true;
-  if (body.background === true && !isStored)
+  const isBackground = body.background === true;
+  if (isBackground && !isStored)
     throw invalidArgument("background", "needs an interaction that is stored: leave out `store`");
   const asked = readFormat(body);
   const model = modelWithId(deps, caller.group, body.model);
@@ -153,11 +158,22 @@ async function checkInteraction(
     leftOut.includes(`contents[${known.length + i}].parts[${j}]`),
   );
   const { hasWords, hasType, at: format } = asked;
-  const conversation = { messages, images, previous };
-  return { model, content: { ...content, ...more }, body, ...conversation, hasWords, hasType, format };
+  return {
+    model,
+    content: { ...content, ...more },
+    body,
+    messages,
+    images,
+    previous,
+    isStored,
+    isBackground,
+    hasWords,
+    hasType,
+    format,
+  };
 }
 
-/** Finds the images of messages among all of a conversation, whose last ones they are. */
+/** Returns the images of the new messages: they are the last of `all` images of the conversation. */
 function ownImages(
   messages: readonly Message[],
   all: readonly CheckedImage[],
@@ -191,7 +207,7 @@ function unknownInteraction(id: string, param: string): ImgbatchError {
   return new ImgbatchError("REALTIME_INTERACTION_NOT_FOUND", message, { param });
 }
 
-/** What a request says of its answer: in `response_format`, else in the older fields. */
+/** Reads what a request says about its answer, in `response_format` or in the older fields. Throws `REALTIME_INVALID_ARGUMENT`. */
 function readFormat(body: Body) {
   const { response_format: given, response_modalities: modalities, generation_config: config } = body;
   const formats = given == null ? [] : Array.isArray(given) ? given : [given];
@@ -238,7 +254,7 @@ function readFormat(body: Body) {
 const camel = (name: string) => name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
 const snake = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
-/** The fields of `generationConfig` that say the same. */
+/** Returns `generation_config` as the `generationConfig` of `generateContent`. */
 function generationConfig(config: Record<string, unknown>): Record<string, unknown> {
   const { image_config: _, thinking_level: thinkingLevel, ...others } = config;
   const fields = Object.entries(others).filter(([, value]) => value != null);
@@ -258,7 +274,7 @@ function toolsOf(tools: unknown): unknown[] {
   });
 }
 
-/** Reads the input as messages. `places`: where each of their parts was. Throws `REALTIME_INVALID_ARGUMENT`. */
+/** Reads the input as messages. `places`: the field of the request that each part of a message came from. Throws `REALTIME_INVALID_ARGUMENT`. */
 function readInput(input: Body["input"]): { messages: Message[]; places: string[][] } {
   const messages: Message[] = [];
   const places: string[][] = [];
@@ -306,7 +322,10 @@ function partOf({ type, text, data, uri, mime_type: mimeType }: Input, at: strin
   throw invalidArgument(type === "text" ? `${at}.text` : `${at}.type`, problem);
 }
 
-/** Where a field of `generateContent` stands in the request. `from`: how many messages come from earlier interactions. */
+/**
+ * Returns the name that a field of `generateContent` has in the request. `from`: how many messages come from earlier interactions.
+ * `places`: as `readInput` returns them. `format`: as in `AskedInteraction`.
+ */
 function ownPlace(
   param: string,
   { from, places, format }: { from: number; places: readonly string[][]; format: string },
@@ -327,10 +346,10 @@ function ownPlace(
   return snake(ofImage.replace(/^generationConfig\.thinkingConfig\./, "generationConfig."));
 }
 
-/** The name of a field of `generateContent` here. */
+/** Returns the name that a field of `generateContent` has in this API. */
 const nameOf = (field: string) => snake(field).replace(/\bthinking_config$/, "thinking_level");
 
-/** The facts that an interaction has from its beginning. */
+/** Returns an interaction before it has an image. `id`: null when it is not stored. */
 function beginningOf(id: string | null, atMs: number, { body, previous }: AskedInteraction): View {
   const created = new Date(atMs).toISOString();
   return {
@@ -345,7 +364,10 @@ function beginningOf(id: string | null, atMs: number, { body, previous }: AskedI
   };
 }
 
-/** The answer of a model: its parts in their order, without those of its thoughts. `imageOf`: the text that stands for an image. */
+/**
+ * Returns the parts of a model's answer in their order, without its thoughts. `imageOf` returns an image by its index, with the
+ * text that stands for its Base64.
+ */
 function answerParts(
   made: GeneratedContent,
   imageOf: (index: number) => { data: string; mime_type: string } | undefined,
@@ -365,7 +387,10 @@ function answerParts(
   return [...text(wordsOf(made)), ...made.images.flatMap((_, index) => image(index))];
 }
 
-/** The turn of the model as `generateContent` has it, for the interactions that follow: with the signatures of its upstream. */
+/**
+ * Returns the turn of the model as a message of `generateContent`, for the interactions that continue this one. It keeps the
+ * signatures of the upstream.
+ */
 function modelMessage(made: GeneratedContent, parts: readonly Part[]): Message {
   const said = spokenParts(made);
   const images = parts.filter(({ type }) => type === "image");
@@ -381,23 +406,8 @@ function modelMessage(made: GeneratedContent, parts: readonly Part[]): Message {
   return { role: "model", parts: shown };
 }
 
-function usageView({
-  asked,
-  executed,
-  answer,
-  usage,
-  isDrawn,
-  images,
-}: GeneratedContent): View["usage"] | undefined {
-  const { prompt, earlier, options } = asked;
-  const drawn = {
-    model: executed,
-    prompt: joinTurns(earlier, prompt),
-    inputImages: asked.images.length,
-    size: options.size,
-    outputImages: images.length,
-  };
-  const counted = usageMetadataOf(answer, usage, isDrawn ? drawn : null);
+function usageView(made: GeneratedContent): View["usage"] | undefined {
+  const counted = usageOfContent(made);
   if (counted === undefined) return undefined;
   const {
     promptTokenCount: input = 0,
@@ -421,15 +431,15 @@ function usageView({
   };
 }
 
-/** The word for a status, as this API has one in its errors. */
-function wordOf({ httpStatus }: ImgbatchError): string {
+/** Returns the `code` that an error of this API has for an HTTP status, such as `not_found`. */
+export function interactionErrorCode(httpStatus: number): string {
   if (httpStatus === 400) return "invalid_request";
   return (STATUS_CODES[httpStatus] ?? "unknown").toLowerCase().replace(/\W+/g, "_");
 }
 
 function errorView(error: ImgbatchError): NativeBody<"InteractionError">["error"] {
-  const { message, param, code: reason } = error;
-  return { code: wordOf(error), message, reason, ...(param !== undefined && { param }) };
+  const { message, param, code: reason, httpStatus } = error;
+  return { code: interactionErrorCode(httpStatus), message, reason, ...(param !== undefined && { param }) };
 }
 
 /** Errors of this API. Its clients repeat 408, 409, 429 and every 5xx. */
@@ -472,7 +482,7 @@ function eventsOfInteraction(interaction: View): StreamEvent[] {
 
 const END = "event: done\ndata: [DONE]\n\n";
 
-/** Writes the events of a stream, without the first ones: those were sent before. */
+/** Writes the events of a stream. The first `sent` events are left out: the caller has them already. */
 function written(events: readonly StreamEvent[], sent = 0): string {
   const numbered = events.map(({ event_type, ...data }, i) => {
     return event(event_type, { event_type, event_id: String(i), ...data });
@@ -484,8 +494,8 @@ function written(events: readonly StreamEvent[], sent = 0): string {
 const FIRST_SIGN_MS = 1000;
 
 /**
- * How an interaction is streamed. `beginning`: what is known of it before its end; null when its id is not, because the answer
- * may be a replay. `sent`: the events that the caller has already.
+ * How an interaction is streamed. `beginning`: the interaction before its end; null when its id is not known yet, because the
+ * answer may be a replay. `sent`: how many events the caller has already.
  */
 function framingOf(beginning: View | null, sent = 0): Framing {
   const opening = beginning === null ? [] : openingEvents(beginning);
@@ -512,7 +522,7 @@ function failedView(interaction: View, error: ImgbatchError): View {
   return { ...interaction, status: "failed", errors: [errorView(error)] };
 }
 
-/** The interactions of this process that are made without a caller, with what stops them. */
+/** The background interactions that this process works on, by their ids. Aborting the controller stops the work. */
 const running = new Map<string, AbortController>();
 
 /** `POST /v1beta/interactions`. The order, behind the key: its limits, the body, its fields, provider, money. */
@@ -523,12 +533,10 @@ function createInteraction(deps: ApiDeps) {
     const format = interactionFormat(limits);
     await withRealtimeBody(deps, request, response, { format, images }, async ({ value, sent, findFile }) => {
       const checked = await checkInteraction(deps, caller, value, sent, findFile);
-      const { body, model, content, previous } = checked;
+      const { body, model, content, previous, isStored, isBackground } = checked;
       const facts = { apiKeyId: caller.key.id, api: API, previousId: previous?.id ?? null } as const;
       const kept = new NewInteraction(deps, ids.recordId("v1"), facts);
       const { id } = kept;
-      const isStored = body.store ?? true;
-      const isBackground = body.background === true;
       const beginning = beginningOf(isStored ? id : null, clock.nowMs(), checked);
       const stop = new AbortController();
       let begun = () => {};
@@ -600,7 +608,7 @@ async function renderInteraction(
   made: GeneratedContent | undefined,
 ): Promise<Buffer> {
   if (made === undefined || made.images.length === 0) throw withoutImage(made);
-  const isStored = checked.body.store ?? true;
+  const { isStored } = checked;
   const messages = isStored ? await keptMessages(kept, checked) : [];
   const shown: { blobKey: string; mime_type: ImageMimeType; image: Buffer }[] = [];
   for (const { image, facts } of made.images) {
@@ -625,7 +633,7 @@ async function renderInteraction(
   return Buffer.from(await withPictures(view, shown, async ({ image }) => image));
 }
 
-/** Keeps the images of the user, and returns the messages of the request with what stands for them. */
+/** Stores the images of the user. Returns the messages of the request with the keys of the blobs in the place of the Base64. */
 async function keptMessages(
   kept: NewInteraction,
   { messages, images }: AskedInteraction,
@@ -689,7 +697,7 @@ function viewOf({ status, answer }: InteractionRecord): View {
   return failedView(view, new ImgbatchError("REALTIME_STOPPING", "The service was stopped meanwhile."));
 }
 
-/** What the user has said, as a step for each of the turns. */
+/** Returns the turns of an interaction as steps, without its answer. */
 function inputSteps({ input }: InteractionRecord): View["steps"] {
   const messages = input.messages as Message[];
   return messages.slice(0, -1).map(({ role, parts }) => ({
@@ -707,7 +715,7 @@ const readPicture =
   (picture: InteractionPicture) =>
     pictureOf(blobs, picture).read();
 
-/** How often a stream asks whether an interaction has ended that another process may work on. */
+/** How often a stream reads an interaction to see whether it has ended: another process may work on it. */
 const POLL_MS = 250;
 
 /** Resolves with the text of an interaction once it has ended. */
