@@ -13,7 +13,7 @@ type Without<O> = { readonly [K in Exclude<keyof SharedOptions, keyof O>]?: unde
 
 /**
  * Everything that a command works with. Tests pass their own. `O`: the values of its options. Code that serves several commands
- * leaves it out: it finds the shared ones that the command has.
+ * leaves `O` out: then only the options that commands share have types.
  */
 export interface CommandContext<O extends object = SharedOptions> {
   global: GlobalOptions;

@@ -45,7 +45,7 @@ import { fetchAgain, SheetSoFar, writeRunReports } from "./output/reports.ts";
 import { type EndedSteps, nextOfRun, remakeElsewhere } from "./output/run-steps.ts";
 import type { Target } from "./targets.ts";
 
-/** How a run is made to end, and what is told of it. */
+/** What `makeRun` needs besides the transport: how to describe the run, and what it reports. */
 interface RunToEnd extends Omit<EndedRun, "outcome" | "state" | "replayed" | "found"> {
   dir: string;
   /** See `EndedRun`. Default: what `send` finds. */
@@ -197,7 +197,7 @@ async function judgementsOf(
   });
 }
 
-/** Says what a judge has decided. The next step of a run that has succeeded is to make again what it wants again. */
+/** Says what a judge has decided. After a run that has succeeded, the next step makes the pictures again that the judge wants again. */
 function withJudgements(
   { output, global }: CommandContext,
   run: EndedRun,
@@ -257,8 +257,8 @@ async function filesOf(
 }
 
 /**
- * Makes the files of a run again after a person has chosen other pictures for them, which pays nothing. A run that is at work does
- * so itself at its end. Returns the result of the command with what was made.
+ * Makes the files of a run again after a person has chosen other pictures for them, which pays nothing. A command that works in
+ * the run makes them at its end. Returns the result of the command with the files that were made.
  */
 export async function withChosenFiles(
   context: CommandContext,
@@ -309,7 +309,7 @@ function listed(names: readonly string[]): string {
   return `${names.slice(0, SHOWN_FAILURES).join(", ")}${names.length > SHOWN_FAILURES ? ", …" : ""}`;
 }
 
-/** What earlier commands of a run without batches have paid is not known. Drawings are always free. */
+/** Drawings are always free. For other runs of `generate --file`, nobody knows what earlier commands have paid. */
 const FREE: Cost = { micros: 0, isPlay: true };
 
 function modelsOf({ batches, request, model }: RunState): string[] {
@@ -406,7 +406,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
   };
 }
 
-/** What `--json` says only of runs in batches. */
+/** The fields of `--json` that only runs in batches have. */
 function batchFacts({ outcome, replayed }: EndedRun, counts: ImageCounts, cost: Cost | null): object {
   return {
     ...(replayed === null ? {} : { replayed }),
@@ -417,7 +417,7 @@ function batchFacts({ outcome, replayed }: EndedRun, counts: ImageCounts, cost: 
   };
 }
 
-/** What `--json` says only of runs whose images are requests of their own. */
+/** The fields of `--json` that only runs of `generate --file` have. */
 function directFacts({ keptCount, cost }: DirectOutcome, { missing, ...counts }: ImageCounts): object {
   return {
     counts: { ...counts, pending: missing },
@@ -529,7 +529,7 @@ function unknownOutcomeNote(lines: readonly ResultLine[], left: readonly ResultL
   ];
 }
 
-/** The judgement of a run that something ended before all was asked for; null for any other. */
+/** The judgement of a run that ended before all its images were asked for; null for any other run. */
 function judgeStop({ direct }: RunOutcome): Judgement | null {
   if (direct === undefined || direct.stop === null) return null;
   const { stop, abandonedCount, cost } = direct;
@@ -544,7 +544,7 @@ function judgeStop({ direct }: RunOutcome): Judgement | null {
   return { exitCode: exitCodeOf(stop), error: { code: stop.code, message } };
 }
 
-/** The judgement of a run whose requests have all failed in ways that may pass; null for any other. */
+/** The judgement of a run whose requests have all failed for temporary reasons; null for any other run. */
 function judgePassing({ direct, lines }: RunOutcome, counts: ImageCounts): Judgement | null {
   const codes = lines.flatMap((line) => line.error?.code ?? []) as ErrorCode[];
   const [code] = codes;

@@ -1,4 +1,4 @@
-/** Which service makes the images, as for every command of imgbatch, and what a program wants to hear of the work. */
+/** The service that makes the images, as for every command of imgbatch, and how a program follows the work. */
 export interface CommonOptions {
   /** The URL of a service. Default: the service of this machine, or one that starts for this call and ends with it. */
   baseUrl?: string;
@@ -18,16 +18,45 @@ export interface CommonOptions {
   onEvent?(event: { event: string; [fact: string]: unknown }): void;
 }
 
-/** The options of `imgbatch submit`, by their names in camel case: `--max-cost 5` is `maxCost: 5`. */
-export interface SubmitOptions extends CommonOptions {
-  /** The model of lines that name none. Default: the first of `imgbatch models`. */
-  model?: string;
+/** The upstream, the picture and its price. `submit` uses what a line of the prompts does not say itself. */
+export interface ImageOptions extends CommonOptions {
   /**
    * The upstream that makes the images: a provider of the configuration file; if that has none, google,
    * google-batch, openai, openai-batch, openrouter, together, xai, replicate, bfl, localai, ollama, sdapi or
    * command.
    */
   upstream?: string;
+  /**
+   * Width to height, such as 1:1, 3:2 or 16:9. Default: that of the first reference image, else the model
+   * decides.
+   */
+  aspectRatio?: string;
+  /** 512, 1K, 2K or 4K, or pixels such as 1536x1024, if the model makes them. Default: 1K. */
+  size?: string;
+  /** A quality of the model, such as low or high. Default: the model's own. */
+  quality?: string;
+  /** Transparent (PNG or WebP), opaque or auto. Default: auto. */
+  background?: "transparent" | "opaque" | "auto";
+  /** The seed of the first image of each prompt; each further one adds 1. */
+  seed?: number | string;
+  /** What the images must not show. */
+  negativePrompt?: string;
+  /** Send nothing that may cost more; with a paid upstream: agree to pay up to this. */
+  maxCost?: number | string;
+  /** Price of an image, if the service does not publish it, or the model has none here. */
+  unitCost?: number | string;
+  /**
+   * When the answer to a paid request was lost: stop asks nobody again until `retry --include-lost`; once
+   * sends one more request, and marks the image. Default: stop, or limits.unknownOutcome of the
+   * configuration.
+   */
+  unknown?: "stop" | "once";
+}
+
+/** The options of `imgbatch submit`, by their names in camel case: `--max-cost 5` is `maxCost: 5`. */
+export interface SubmitOptions extends ImageOptions {
+  /** The model of lines that name none. Default: the first of `imgbatch models`. */
+  model?: string;
   /** A name for the run. Default: the stem of the first file. */
   name?: string;
   /** The directory of the run. Default: <stem of the first file>-images. */
@@ -53,21 +82,6 @@ export interface SubmitOptions extends CommonOptions {
   count?: number | string;
   /** image/png, image/jpeg or image/webp. Default: image/png. */
   mimeType?: "image/png" | "image/jpeg" | "image/webp";
-  /**
-   * Width to height, such as 1:1, 3:2 or 16:9; as all of these, a line's own wins. Default: that of the
-   * first reference image, else the model decides.
-   */
-  aspectRatio?: string;
-  /** 512, 1K, 2K or 4K, or pixels such as 1536x1024, if the model makes them. Default: 1K. */
-  size?: string;
-  /** A quality of the model, such as low or high. Default: the model's own. */
-  quality?: string;
-  /** Transparent (PNG or WebP), opaque or auto. Default: auto. */
-  background?: "transparent" | "opaque" | "auto";
-  /** The seed of the first image of each prompt; each further one adds 1. */
-  seed?: number | string;
-  /** What the images must not show. */
-  negativePrompt?: string;
   /** A pair to store with the batch. */
   metadata?: readonly string[];
   /**
@@ -101,16 +115,6 @@ export interface SubmitOptions extends CommonOptions {
    * answers and the time passed.
    */
   interval?: string;
-  /** Send nothing that may cost more; with a paid upstream: agree to pay up to this. */
-  maxCost?: number | string;
-  /** Price of an image, if the service does not publish it, or the model has none here. */
-  unitCost?: number | string;
-  /**
-   * When the answer to a paid request was lost: stop asks nobody again until `retry --include-lost`; once
-   * sends one more request, and marks the image. Default: stop, or limits.unknownOutcome of the
-   * configuration.
-   */
-  unknown?: "stop" | "once";
   /** Exit 0 with up to this many failed images. Default: 0. */
   allowFailures?: string;
   /** Cancel the batches when this command is interrupted. */
@@ -165,54 +169,15 @@ export interface SubmitOptions extends CommonOptions {
 }
 
 /** The options of `imgbatch generate`. */
-export interface GenerateOptions extends CommonOptions {
-  /**
-   * The image file, or a directory in which the prompt names it; with --file, the directory of the run.
-   * Default: this directory; with --file, <stem of the file>-images.
-   */
+export interface GenerateOptions extends ImageOptions {
+  /** The image file, or a directory in which the prompt names it. Default: `cwd`. */
   output?: string;
-  /**
-   * An input image to edit or follow (PNG, JPEG, WebP); with --file, for prompts without images of their
-   * own.
-   */
+  /** Input images to edit or follow (PNG, JPEG, WebP). */
   image?: readonly string[];
   /** The model. Default: the first of `imgbatch models --realtime`. */
   model?: string;
-  /**
-   * The upstream that makes the images: a provider of the configuration file; if that has none, google,
-   * google-batch, openai, openai-batch, openrouter, together, xai, replicate, bfl, localai, ollama, sdapi or
-   * command.
-   */
-  upstream?: string;
-  /**
-   * Width to height, such as 1:1, 3:2 or 16:9; as all of these, a line's own wins. Default: that of the
-   * first reference image, else the model decides.
-   */
-  aspectRatio?: string;
-  /** 512, 1K, 2K or 4K, or pixels such as 1536x1024, if the model makes them. Default: 1K. */
-  size?: string;
-  /** A quality of the model, such as low or high. Default: the model's own. */
-  quality?: string;
-  /** Transparent (PNG or WebP), opaque or auto. Default: auto. */
-  background?: "transparent" | "opaque" | "auto";
-  /** The seed of the first image of each prompt; each further one adds 1. */
-  seed?: number | string;
-  /** What the images must not show. */
-  negativePrompt?: string;
-  /**
-   * image/png, image/jpeg or image/webp. Default: by the ending of the file in --output, else image/png.
-   */
+  /** image/png, image/jpeg or image/webp. Default: by the ending of `output`, else image/png. */
   mimeType?: "image/png" | "image/jpeg" | "image/webp";
-  /** Send nothing that may cost more; with a paid upstream: agree to pay up to this. */
-  maxCost?: number | string;
-  /** Price of an image, if the service does not publish it, or the model has none here. */
-  unitCost?: number | string;
-  /**
-   * When the answer to a paid request was lost: stop asks nobody again until `retry --include-lost`; once
-   * sends one more request, and marks the image. Default: stop, or limits.unknownOutcome of the
-   * configuration.
-   */
-  unknown?: "stop" | "once";
   /** Replace an existing file. */
   force?: boolean;
   /** Further attempts after a temporary error, 0 to 3. Default: 3. */

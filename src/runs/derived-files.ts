@@ -435,6 +435,6 @@ function filesError(problems: readonly Problem[], more: string): ImgbatchError {
   const message = `${which} not as this run made ${problems.length === 1 ? "it" : "them"}, and would be replaced. ${more}`;
   return new ImgbatchError("FILE_EXISTS", message, {
     details: hidden === 0 ? lines : [...lines, `and ${hidden} more`],
-    advice: "move them away, name other files in the lines, or replace them with --force, which pays nothing",
+    advice: "move them away, name other files in the lines, or replace them with --force",
   });
 }

@@ -90,8 +90,11 @@ describe("the package as a library", () => {
     ["generate", "GenerateOptions"],
   ])("[LIBRARY-1] the types of %s name the options of the command", async (name, type) => {
     const text = await readFile(join(ROOT, "src/library/imgbatch.d.cts"), "utf8");
-    const [, body = ""] = new RegExp(`^export interface ${type} .*?\\{\n(.*?)^\\}`, "ms").exec(text) ?? [];
-    const named = [...body.matchAll(/^ {2}(\w+)\?: /gm)].map(([, each]) => each);
+    const named = ["ImageOptions", type].flatMap((each) => {
+      const form = new RegExp(`^export interface ${each} extends .*?\\{\n(.*?)^\\}`, "ms");
+      const [, body = ""] = form.exec(text) ?? [];
+      return [...body.matchAll(/^ {2}(\w+)\?: /gm)].map(([, option]) => option);
+    });
     const [spec] = (await loadNamedCommands([name])).filter((each) => each.name === name);
     // A call of `generate` makes one image.
     const isForOne = (description: string) =>

@@ -188,7 +188,7 @@ function oneOf(names: readonly string[]): string {
   return `write one of ${names.slice(0, NAMES_SHOWN).join(", ")}${more}`;
 }
 
-/** The error for the name of an account that there is not. */
+/** The error for a name that no account has. */
 async function unknownAccount(
   argument: string,
   name: string,

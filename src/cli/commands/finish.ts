@@ -154,7 +154,7 @@ async function finish(
   if (isRunning || (begun !== null && begun.length > 0)) {
     const items = await readAskedItems(dir);
     const images = askedIn(begun ?? [], items);
-    // What is pending was agreed to before. A limit that is typed now holds for it, too.
+    // The person agreed to the pending images before. A `--max-cost` that is typed now limits these, too.
     const pending =
       options.maxCostMicroUsd === undefined ? [] : await pendingIn(state, items, service, signal);
     if (pending.length > 0) (await priced(work, pending)).budget.approve(images, pending, UNKNOWN_HOLD);

@@ -112,8 +112,8 @@ function reportUnfit(
 }
 
 /**
- * Makes the images of a run without batches that are missing in its directory. Refused ones, and those that two requests may have
- * paid for, only with their flags.
+ * Makes the images of a run without batches that are missing in its directory. Refused images, and images that two requests may have paid
+ * for, are made only with their flags.
  */
 export async function retryDirect(
   context: CommandContext,

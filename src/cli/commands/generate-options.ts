@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, typeOfFileName } from "../../contract/image-formats.ts";
-import { type Limits, WIDEST_LIMITS } from "../../contract/limits.ts";
+import type { Limits } from "../../contract/limits.ts";
 import { programName, shellWord } from "../../kernel/command-line.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { BAD_TEXT, inspectFile, isBlank, readLines } from "../../prompts/lines.ts";
@@ -10,7 +10,13 @@ import { STDIN } from "../../runs/plan/prompt-files.ts";
 import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import type { CommandContext } from "../command.ts";
 import * as option from "../options.ts";
-import { itemOptions, loadReferences, typedItemOptions, variableOptions } from "./input-options.ts";
+import {
+  countOption,
+  itemOptions,
+  loadReferences,
+  typedItemOptions,
+  variableOptions,
+} from "./input-options.ts";
 import {
   concurrencyOption,
   formatOption,
@@ -23,7 +29,7 @@ import {
 const MOST_REQUESTS = 100_000;
 const MOST_RETRIES = 3;
 
-/** Says of options that they are for a run. */
+/** Says in the help of these options that they need `--file`. */
 function withFile<T extends option.OptionTable>(table: T): T {
   const described = Object.entries(table).map(([name, entry]) => [
     name,
@@ -43,14 +49,7 @@ const ofRuns = withFile({
     max: MOST_REQUESTS,
   }),
   format: formatOption,
-  count: option.whole({
-    flags: "--count <n>",
-    description: "images for each prompt that sets no output_count",
-    group: "picture",
-    default: "1",
-    min: 1,
-    max: WIDEST_LIMITS.outputCountPerItem,
-  }),
+  count: countOption,
   ...variableOptions,
   ...reportOptions,
 });

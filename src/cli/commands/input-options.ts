@@ -15,7 +15,7 @@ import type { CommandContext } from "../command.ts";
 import * as option from "../options.ts";
 import { formatOption, modelOption } from "./shared-options.ts";
 
-/** An option of an item, which is read as the same field of a prompt line is. */
+/** An option of an image. It takes what the field of this name takes in a prompt line. */
 function ofItem<F extends keyof Options>(
   field: F,
   words: Omit<option.OptionSpec, "group">,
@@ -74,7 +74,7 @@ export function fieldFlags(items: Options, others: FieldFlags): FieldFlags {
   return Object.fromEntries([...ofItems, ...typed]);
 }
 
-/** What goes into the prompts of a file. */
+/** The options that give the prompts of a file their words. */
 export const variableOptions = {
   variables: option.list({
     flags: "--var <name=values>",
@@ -107,6 +107,15 @@ export const variableOptions = {
   }),
 };
 
+export const countOption = option.whole({
+  flags: "--count <n>",
+  description: "images for each prompt that sets no output_count",
+  group: "picture",
+  default: "1",
+  min: 1,
+  max: WIDEST_LIMITS.outputCountPerItem,
+});
+
 /** The options of `submit` that shape the pictures of a prompt file. A lock file keeps what is typed for them. */
 export const shapingOptions = {
   model: {
@@ -121,14 +130,7 @@ export const shapingOptions = {
     description: "a reference image of every prompt, behind its own ones; may be repeated",
     group: "prompts",
   }),
-  count: option.whole({
-    flags: "--count <n>",
-    description: "images for each prompt that sets no output_count",
-    group: "picture",
-    default: "1",
-    min: 1,
-    max: WIDEST_LIMITS.outputCountPerItem,
-  }),
+  count: countOption,
   mimeType: option.choice({
     flags: "--mime-type <type>",
     description: "image/png, image/jpeg or image/webp",

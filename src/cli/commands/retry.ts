@@ -232,7 +232,7 @@ async function retry(
     const isLimited = dryRun || options.maxCostMicroUsd !== undefined;
     const held = isLimited ? await pendingIn(runState, items, service, signal) : [];
     if (dryRun) return describeDry(options, models, budget, { images, held, batches: 0, refused: 0 });
-    // What is pending was agreed to before. A limit that is typed now holds for it, too.
+    // The person agreed to the pending images before. A `--max-cost` that is typed now limits these, too.
     if (isLimited) budget.approve(images, held, UNKNOWN_HOLD);
     const consentOf = await consentTo(images, UNKNOWN_HOLD);
     if (!options.detach || images.length > 0)

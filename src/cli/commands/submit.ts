@@ -462,7 +462,7 @@ async function submit(
     const { update, images, mayHold } = start;
     if (start.kind === "update" && update !== null && update.renamed.length > 0)
       reporter.note(describeChanges(update));
-    // What is pending was agreed to before. A limit that is typed now holds for it, too.
+    // The person agreed to the pending images before. A `--max-cost` that is typed now limits these, too.
     const held = options.maxCostMicroUsd === undefined ? [] : await start.pending();
     const consentOf = await budget.consent(images, held, mayHold ? UNKNOWN_HOLD : undefined);
     return startRun(work, start, consentOf);

@@ -70,8 +70,8 @@ export interface ConnectedService extends RunService, ReachableService {
   /** Aborted with the reason if the service fails. Left out for a service of another process. */
   failed?: AbortSignal;
   /**
-   * Ends the work with it. A service inside this process is stopped: running items get up to one second, the rest is parked. One
-   * on the data directory stops the batches that this command alone has let go on.
+   * Ends the work with this service. A service inside this process is stopped: running items get up to one second, the others wait
+   * for a later command. A service of another process stops the batches that this command alone has let go on.
    */
   stop(): Promise<void>;
 }

@@ -1,5 +1,5 @@
-import type { Response } from "express";
-import type { ImgbatchError } from "../../contract/errors.ts";
+import type { Request, RequestHandler, Response } from "express";
+import { ImgbatchError } from "../../contract/errors.ts";
 import {
   IDEMPOTENCY_REPLAYED_HEADER,
   IGNORED_HEADER,
@@ -11,12 +11,42 @@ import { ignoredBy, isDrawing } from "../../domain/models.ts";
 import type { Realtime } from "../../domain/realtime/realtime.ts";
 import { microsToDecimal } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
+import { consentingCaller, idempotencyKeyOf, type ScopedCaller } from "./authenticate.ts";
 import { toServiceError } from "./errors.ts";
+import { goneSignal } from "./exchange.ts";
+
+/** Who asks for images in real time. */
+interface RealtimeCall {
+  caller: ScopedCaller;
+  /** The idempotency key; null without one. */
+  key: string | null;
+  /** Aborts when the caller goes away before it has the whole answer. */
+  gone: AbortSignal;
+}
 
 /**
- * Returns the body of the answer to a real-time request. `nameOf`: the name that the caller's API has for a field of its vendor's,
- * which the response names when it has no effect. With an idempotency key, the response says whether it is that of an
- * earlier request.
+ * Returns the handler of an operation that makes images in real time. `answer` answers a request. What it throws after its caller
+ * has gone away is dropped: no response can reach that caller. Throws `REALTIME_INVALID_ARGUMENT` for a malformed header.
+ */
+export function realtimeHandler(
+  answer: (request: Request, response: Response, call: RealtimeCall) => Promise<void>,
+): RequestHandler {
+  return async (request, response) => {
+    const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
+    const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
+    const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
+    try {
+      await answer(request, response, { caller, key, gone });
+    } catch (error) {
+      if (!gone.aborted) throw error;
+    }
+  };
+}
+
+/**
+ * Returns the body of the answer to a real-time request, and sets the headers of its response: they name the fields without an
+ * effect, and with an idempotency key they say whether the answer is that of an earlier request. `nameOf` returns the name that
+ * the caller's API has for a field of its vendor.
  */
 export async function answerOnce(
   { realtime, realtimeOffers }: Pick<ApiDeps, "realtime" | "realtimeOffers">,

@@ -1,23 +1,20 @@
-import type { Request, Response } from "express";
+import type { Request } from "express";
 import { ImgbatchError, nativeErrorBody, type ServiceErrorCode } from "../../contract/errors.ts";
 import { type ImageMimeType, type ImageSize, type SizeTier, tierOf } from "../../contract/image-formats.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas, SIGN_TEXT } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { contentFingerprint } from "../../domain/checked-content.ts";
-import { fileImagesOf } from "../../domain/files/uploads.ts";
 import { inputImageLimit, MAX_INPUT_IMAGES, type UnmetNeed } from "../../domain/models.ts";
 import type { UpstreamUsage, VerbatimAnswer } from "../../domain/ports/image-provider.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import { fieldsOf } from "../../kernel/json.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
-import { consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
-import { goneSignal } from "../http/exchange.ts";
+import { answerOnce, answerStream, type Framing, realtimeHandler } from "../http/answer.ts";
 import { readQuery } from "../http/parameters.ts";
 import type { Operation } from "../operation.ts";
-import { withJsonBody } from "../request-body/json-body.ts";
+import { withRealtimeBody } from "../request-body/json-body.ts";
 import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-reader.ts";
 import { checkContent } from "./check-content.ts";
 import { findModel } from "./models.ts";
@@ -29,6 +26,8 @@ const OUTPUT_TOKENS: Record<"pro" | "flash", Record<SizeTier, number>> = {
 };
 const INPUT_IMAGE_TOKENS = { pro: 560, flash: 258 };
 const BYTES_PER_TEXT_TOKEN = 4;
+
+export const textTokens = (text: string) => Math.ceil(Buffer.byteLength(text) / BYTES_PER_TEXT_TOKEN);
 
 const familyOf = (model: string) => (model.includes("pro-image") ? "pro" : "flash");
 
@@ -54,7 +53,7 @@ export function usageOf(facts: {
   outputImages: number;
 }): Usage {
   const family = familyOf(facts.model);
-  const text = Math.ceil(Buffer.byteLength(facts.prompt) / BYTES_PER_TEXT_TOKEN);
+  const text = textTokens(facts.prompt);
   const images = facts.inputImages * INPUT_IMAGE_TOKENS[family];
   const candidates = facts.outputImages * OUTPUT_TOKENS[family][tierOf(facts.size)];
   return {
@@ -73,27 +72,30 @@ export function usageOf(facts: {
 
 /** The response of the real-time API. */
 function contentView(content: GeneratedContent): NativeBody<"GenerateContentAnswer"> {
-  const { asked, executed, refusal, failure, answer, usage, isDrawn, modelVersion, id } = content;
-  const { prompt, earlier, options } = asked;
+  const { refusal, failure, answer, modelVersion, id } = content;
   const images = content.images.map(({ image, facts: { mimeType } }) => ({
     mimeType,
     data: image.toString("base64"),
   }));
+  const usageMetadata = usageOfContent(content);
+  return contentBody({ id, usageMetadata, modelVersion, images, refusal, failure, answer });
+}
+
+type NativeUsage = NonNullable<NativeBody<"GenerateContentAnswer">["usageMetadata"]>;
+
+/** Returns the usage of a request and its images; undefined where nobody has counted. */
+export function usageOfContent(content: GeneratedContent): NativeUsage | undefined {
+  const { asked, executed, answer, usage, isDrawn, images } = content;
+  const { prompt, earlier, options } = asked;
   const drawn = {
     model: executed,
     prompt: joinTurns(earlier, prompt),
     inputImages: asked.images.length,
     size: options.size,
+    outputImages: images.length,
   };
-  const usageMetadata = usageMetadataOf(
-    answer,
-    usage,
-    isDrawn ? { ...drawn, outputImages: images.length } : null,
-  );
-  return contentBody({ id, usageMetadata, modelVersion, images, refusal, failure, answer });
+  return usageMetadataOf(answer, usage, isDrawn ? drawn : null);
 }
-
-type NativeUsage = NonNullable<NativeBody<"GenerateContentAnswer">["usageMetadata"]>;
 
 /** Returns the usage as the upstream has it, or of a drawing our own; undefined where nobody has counted. */
 export function usageMetadataOf(
@@ -112,10 +114,10 @@ export function usageMetadataOf(
   };
 }
 
-/** The words beside a drawing, where an API has words of the model. */
+/** What the drawing provider says beside its picture, in APIs whose answers have a text. */
 const DRAWING_WORDS = "Here is the picture that you asked for.";
 
-/** Returns the parts of an upstream's answer, as `VerbatimAnswer` has them, without those of its thoughts. */
+/** Returns the parts of an upstream's answer, as `VerbatimAnswer` has them, without the thoughts of the model. */
 export function spokenParts({
   answer,
 }: Pick<GeneratedContent, "answer">): readonly Record<string, unknown>[] {
@@ -147,7 +149,7 @@ interface ContentFacts {
 }
 
 /**
- * The same from its facts alone. The words of an upstream of this API stand as they came. Else a refusal has no candidates, and
+ * Writes the response from its facts. The words of an upstream of this API stand as they came. Else a refusal has no candidates, and
  * a model that made no image has a candidate without content.
  */
 export function contentBody(content: ContentFacts): NativeBody<"GenerateContentAnswer"> {
@@ -253,38 +255,29 @@ export function contentFormat(
  * the body, its fields, provider, the limits of the key, money.
  */
 function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
-    const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
-    const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
+  return realtimeHandler(async (request, response, { caller, key, gone }) => {
     const framing = isStream ? framingOf(request) : null;
     const model = findModel(deps, request, response, "realtime");
-    const { limits, blobs } = deps;
-    const images = { base64: "lenient", maxBytes: limits.referenceImageBytes, blobs } as const;
-    const options = { ...deps, maxBytes: limits.realtimeBodyBytes, format: contentFormat(limits), images };
-    await withJsonBody(request, response, options, async ({ value, sent }) => {
-      const { strictImageConfig } = deps.features;
-      const files = fileImagesOf(deps, caller.key.id);
-      try {
-        const options = deps.realtimeOffers.options(model);
-        const imageLimit = inputImageLimit(deps.realtimeOffers.serving(model.id));
-        const found = { sent, findFileImage: files.find, options, imageLimit };
-        const rules = { ...deps, strictImageConfig, ...found };
-        const content = await checkContent(value, rules);
-        const operation = isStream ? "streamGenerateContent" : "generateContent";
-        const fingerprint = contentFingerprint(operation, model.id, content);
-        const asked = { caller, model, content, count: 1, gone, key, fingerprint, render: bodyOf, fieldOf };
-        const work = answerOnce(deps, response, asked).catch(withField);
-        if (framing) await answerStream(deps, framing, response, work);
-        else response.type("json").send(await work);
-      } catch (error) {
-        // The caller has disconnected: no response can reach it.
-        if (!gone.aborted) throw error;
-      } finally {
-        await files.release();
-      }
+    const { limits, features, realtimeOffers } = deps;
+    const images = { base64: "lenient", maxBytes: limits.referenceImageBytes } as const;
+    const format = contentFormat(limits);
+    await withRealtimeBody(deps, request, response, { format, images }, async ({ value, sent, findFile }) => {
+      const content = await checkContent(value, {
+        ...deps,
+        strictImageConfig: features.strictImageConfig,
+        sent,
+        findFileImage: findFile,
+        options: realtimeOffers.options(model),
+        imageLimit: inputImageLimit(realtimeOffers.serving(model.id)),
+      });
+      const operation = isStream ? "streamGenerateContent" : "generateContent";
+      const fingerprint = contentFingerprint(operation, model.id, content);
+      const asked = { caller, model, content, count: 1, gone, key, fingerprint, render: bodyOf, fieldOf };
+      const work = answerOnce(deps, response, asked).catch(withField);
+      if (framing) await answerStream(deps, framing, response, work);
+      else response.type("json").send(await work);
     });
-  };
+  });
 }
 
 const FIELDS: { [about in UnmetNeed["about"]]?: string } = {

@@ -8,7 +8,7 @@ import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { type CheckedContent, type CheckedImage, contentFingerprint } from "../../domain/checked-content.ts";
-import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
+import type { FindFileImage } from "../../domain/files/uploads.ts";
 import { imageInMemory, type SentText, type SentTexts } from "../../domain/images/sent-image.ts";
 import { inputImageLimit, MAX_INPUT_IMAGES, type ModelEntry, type UnmetNeed } from "../../domain/models.ts";
 import type { Transaction } from "../../domain/ports/stores.ts";
@@ -23,10 +23,9 @@ import {
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import type { InteractionPicture, InteractionRecord } from "../../domain/records.ts";
 import { fieldsOf } from "../../kernel/json.ts";
-import { joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
-import { callerOf, consentingCaller, headerOrQueryKey, idempotencyKeyOf } from "../http/authenticate.ts";
+import { answerOnce, answerStream, type Framing, realtimeHandler } from "../http/answer.ts";
+import { callerOf, headerOrQueryKey } from "../http/authenticate.ts";
 import {
   type ErrorStyle,
   invalidArgument,
@@ -36,12 +35,12 @@ import {
 } from "../http/errors.ts";
 import { goneSignal } from "../http/exchange.ts";
 import { readQuery } from "../http/parameters.ts";
-import { finishImage, withFinalStatus, withoutImage } from "../openai/images.ts";
+import { event, finishImage, imageErrors, withFinalStatus, withoutImage } from "../openai/images.ts";
 import type { Operation, Surface } from "../operation.ts";
-import { withJsonBody } from "../request-body/json-body.ts";
+import { withRealtimeBody } from "../request-body/json-body.ts";
 import { type BodyFormat, OneOf, shapeOf } from "../request-body/json-reader.ts";
 import { checkContent } from "./check-content.ts";
-import { generateErrors, spokenParts, usageMetadataOf, wordsOf } from "./generate.ts";
+import { spokenParts, usageOfContent, wordsOf } from "./generate.ts";
 import { modelWithId } from "./models.ts";
 
 type Body = NativeBody<"CreateInteraction">;
@@ -79,19 +78,24 @@ interface AskedInteraction {
   model: ModelEntry;
   content: CheckedContent;
   body: Body;
-  /** The turns that this request adds, and their images by the indexes of message and part, `0.1`. */
+  /** The turns that this request adds. */
   messages: readonly Message[];
+  /** The images of these turns. A name is the index of the message and that of the part, such as `0.1`. */
   images: ReadonlyMap<string, CheckedImage>;
   previous: InteractionRecord | null;
+  /** Its key may get and continue it for some time. */
+  isStored: boolean;
+  /** The caller does not wait for the picture. */
+  isBackground: boolean;
   /** The caller wants words beside the picture. */
   hasWords: boolean;
   /** The caller has named the type of the picture. */
   hasType: boolean;
-  /** Where ratio and size of the picture stand. */
+  /** The field of the request that holds the ratio and size of the picture, such as `response_format[0]`. */
   format: string;
 }
 
-/** Fields that have a meaning. */
+/** The fields that this service reads. Any other field has no effect. */
 const READ: readonly string[] = Object.keys(nativeSchemas.CreateInteraction.shape);
 
 /**
@@ -111,7 +115,8 @@ async function checkInteraction(
   if (body.model == null || body.model === "")
     throw invalidArgument("model", "is required: a model that makes images");
   const isStored = body.store ?? true;
-  if (body.background === true && !isStored)
+  const isBackground = body.background === true;
+  if (isBackground && !isStored)
     throw invalidArgument("background", "needs an interaction that is stored: leave out `store`");
   const asked = readFormat(body);
   const model = modelWithId(deps, caller.group, body.model);
@@ -153,11 +158,22 @@ async function checkInteraction(
     leftOut.includes(`contents[${known.length + i}].parts[${j}]`),
   );
   const { hasWords, hasType, at: format } = asked;
-  const conversation = { messages, images, previous };
-  return { model, content: { ...content, ...more }, body, ...conversation, hasWords, hasType, format };
+  return {
+    model,
+    content: { ...content, ...more },
+    body,
+    messages,
+    images,
+    previous,
+    isStored,
+    isBackground,
+    hasWords,
+    hasType,
+    format,
+  };
 }
 
-/** Finds the images of messages among all of a conversation, whose last ones they are. */
+/** Returns the images of the new messages: they are the last of `all` images of the conversation. */
 function ownImages(
   messages: readonly Message[],
   all: readonly CheckedImage[],
@@ -191,7 +207,7 @@ function unknownInteraction(id: string, param: string): ImgbatchError {
   return new ImgbatchError("REALTIME_INTERACTION_NOT_FOUND", message, { param });
 }
 
-/** What a request says of its answer: in `response_format`, else in the older fields. */
+/** Reads what a request says about its answer, in `response_format` or in the older fields. Throws `REALTIME_INVALID_ARGUMENT`. */
 function readFormat(body: Body) {
   const { response_format: given, response_modalities: modalities, generation_config: config } = body;
   const formats = given == null ? [] : Array.isArray(given) ? given : [given];
@@ -238,7 +254,7 @@ function readFormat(body: Body) {
 const camel = (name: string) => name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
 const snake = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
-/** The fields of `generationConfig` that say the same. */
+/** Returns `generation_config` as the `generationConfig` of `generateContent`. */
 function generationConfig(config: Record<string, unknown>): Record<string, unknown> {
   const { image_config: _, thinking_level: thinkingLevel, ...others } = config;
   const fields = Object.entries(others).filter(([, value]) => value != null);
@@ -258,7 +274,7 @@ function toolsOf(tools: unknown): unknown[] {
   });
 }
 
-/** Reads the input as messages. `places`: where each of their parts was. Throws `REALTIME_INVALID_ARGUMENT`. */
+/** Reads the input as messages. `places`: the field of the request that each part of a message came from. Throws `REALTIME_INVALID_ARGUMENT`. */
 function readInput(input: Body["input"]): { messages: Message[]; places: string[][] } {
   const messages: Message[] = [];
   const places: string[][] = [];
@@ -306,7 +322,10 @@ function partOf({ type, text, data, uri, mime_type: mimeType }: Input, at: strin
   throw invalidArgument(type === "text" ? `${at}.text` : `${at}.type`, problem);
 }
 
-/** Where a field of `generateContent` stands in the request. `from`: how many messages come from earlier interactions. */
+/**
+ * Returns the name that a field of `generateContent` has in the request. `from`: how many messages come from earlier interactions.
+ * `places`: as `readInput` returns them. `format`: as in `AskedInteraction`.
+ */
 function ownPlace(
   param: string,
   { from, places, format }: { from: number; places: readonly string[][]; format: string },
@@ -327,10 +346,10 @@ function ownPlace(
   return snake(ofImage.replace(/^generationConfig\.thinkingConfig\./, "generationConfig."));
 }
 
-/** The name of a field of `generateContent` here. */
+/** Returns the name that a field of `generateContent` has in this API. */
 const nameOf = (field: string) => snake(field).replace(/\bthinking_config$/, "thinking_level");
 
-/** The facts that an interaction has from its beginning. */
+/** Returns an interaction before it has an image. `id`: null when it is not stored. */
 function beginningOf(id: string | null, atMs: number, { body, previous }: AskedInteraction): View {
   const created = new Date(atMs).toISOString();
   return {
@@ -345,7 +364,10 @@ function beginningOf(id: string | null, atMs: number, { body, previous }: AskedI
   };
 }
 
-/** The answer of a model: its parts in their order, without those of its thoughts. `imageOf`: the text that stands for an image. */
+/**
+ * Returns the parts of a model's answer in their order, without its thoughts. `imageOf` returns an image by its index, with the
+ * text that stands for its Base64.
+ */
 function answerParts(
   made: GeneratedContent,
   imageOf: (index: number) => { data: string; mime_type: string } | undefined,
@@ -365,7 +387,10 @@ function answerParts(
   return [...text(wordsOf(made)), ...made.images.flatMap((_, index) => image(index))];
 }
 
-/** The turn of the model as `generateContent` has it, for the interactions that follow: with the signatures of its upstream. */
+/**
+ * Returns the turn of the model as a message of `generateContent`, for the interactions that continue this one. It keeps the
+ * signatures of the upstream.
+ */
 function modelMessage(made: GeneratedContent, parts: readonly Part[]): Message {
   const said = spokenParts(made);
   const images = parts.filter(({ type }) => type === "image");
@@ -381,23 +406,8 @@ function modelMessage(made: GeneratedContent, parts: readonly Part[]): Message {
   return { role: "model", parts: shown };
 }
 
-function usageView({
-  asked,
-  executed,
-  answer,
-  usage,
-  isDrawn,
-  images,
-}: GeneratedContent): View["usage"] | undefined {
-  const { prompt, earlier, options } = asked;
-  const drawn = {
-    model: executed,
-    prompt: joinTurns(earlier, prompt),
-    inputImages: asked.images.length,
-    size: options.size,
-    outputImages: images.length,
-  };
-  const counted = usageMetadataOf(answer, usage, isDrawn ? drawn : null);
+function usageView(made: GeneratedContent): View["usage"] | undefined {
+  const counted = usageOfContent(made);
   if (counted === undefined) return undefined;
   const {
     promptTokenCount: input = 0,
@@ -421,15 +431,15 @@ function usageView({
   };
 }
 
-/** The word for a status, as this API has one in its errors. */
-function wordOf({ httpStatus }: ImgbatchError): string {
+/** Returns the `code` that an error of this API has for an HTTP status, such as `not_found`. */
+export function interactionErrorCode(httpStatus: number): string {
   if (httpStatus === 400) return "invalid_request";
   return (STATUS_CODES[httpStatus] ?? "unknown").toLowerCase().replace(/\W+/g, "_");
 }
 
 function errorView(error: ImgbatchError): NativeBody<"InteractionError">["error"] {
-  const { message, param, code: reason } = error;
-  return { code: wordOf(error), message, reason, ...(param !== undefined && { param }) };
+  const { message, param, code: reason, httpStatus } = error;
+  return { code: interactionErrorCode(httpStatus), message, reason, ...(param !== undefined && { param }) };
 }
 
 /** Errors of this API. Its clients repeat 408, 409, 429 and every 5xx. */
@@ -472,11 +482,10 @@ function eventsOfInteraction(interaction: View): StreamEvent[] {
 
 const END = "event: done\ndata: [DONE]\n\n";
 
-/** Writes the events of a stream, without the first ones: those were sent before. */
+/** Writes the events of a stream. The first `sent` events are left out: the caller has them already. */
 function written(events: readonly StreamEvent[], sent = 0): string {
   const numbered = events.map(({ event_type, ...data }, i) => {
-    const json = JSON.stringify({ event_type, event_id: String(i), ...data });
-    return `event: ${event_type}\ndata: ${json}\n\n`;
+    return event(event_type, { event_type, event_id: String(i), ...data });
   });
   return numbered.slice(sent).join("");
 }
@@ -485,8 +494,8 @@ function written(events: readonly StreamEvent[], sent = 0): string {
 const FIRST_SIGN_MS = 1000;
 
 /**
- * How an interaction is streamed. `beginning`: what is known of it before its end; null when its id is not, because the answer
- * may be a replay. `sent`: the events that the caller has already.
+ * How an interaction is streamed. `beginning`: the interaction before its end; null when its id is not known yet, because the
+ * answer may be a replay. `sent`: how many events the caller has already.
  */
 function framingOf(beginning: View | null, sent = 0): Framing {
   const opening = beginning === null ? [] : openingEvents(beginning);
@@ -513,99 +522,81 @@ function failedView(interaction: View, error: ImgbatchError): View {
   return { ...interaction, status: "failed", errors: [errorView(error)] };
 }
 
-/** The interactions of this process that are made without a caller, with what stops them. */
+/** The background interactions that this process works on, by their ids. Aborting the controller stops the work. */
 const running = new Map<string, AbortController>();
 
 /** `POST /v1beta/interactions`. The order, behind the key: its limits, the body, its fields, provider, money. */
 function createInteraction(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
-    const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
-    const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
-    const { limits, blobs, clock, ids, realtime } = deps;
-    const images = { base64: "lenient", maxBytes: limits.referenceImageBytes, blobs } as const;
-    const options = {
-      ...deps,
-      maxBytes: limits.realtimeBodyBytes,
-      format: interactionFormat(limits),
-      images,
-    };
-    await withJsonBody(request, response, options, async ({ value, sent }) => {
-      const files = fileImagesOf(deps, caller.key.id);
-      try {
-        const checked = await checkInteraction(deps, caller, value, sent, files.find);
-        const { body, model, content, previous } = checked;
-        const facts = { apiKeyId: caller.key.id, api: API, previousId: previous?.id ?? null } as const;
-        const kept = new NewInteraction(deps, ids.recordId("v1"), facts);
-        const { id } = kept;
-        const isStored = body.store ?? true;
-        const isBackground = body.background === true;
-        const beginning = beginningOf(isStored ? id : null, clock.nowMs(), checked);
-        const stop = new AbortController();
-        let begun = () => {};
-        const hasBegun = new Promise<null>((resolve) => {
-          begun = () => resolve(null);
-        });
-        const begin = {
-          write: (tx: Transaction) =>
-            kept.begin(tx, { input: { messages: [] }, answer: beginning }, realtime.worker),
-          begun: () => {
-            running.set(id, stop);
-            begun();
-          },
-        };
-        const work = answerOnce(
-          deps,
-          response,
-          {
-            caller,
-            model,
-            content,
-            count: 1,
-            gone: isBackground ? stop.signal : gone,
-            key,
-            fingerprint: fingerprintOf(checked),
-            fieldOf: (about) => fieldOf(about, checked),
-            ...(checked.hasType && {
-              finish: (made) => finishImage(deps.converter, { content, quality: null }, made),
-            }),
-            render: ([made]) => renderInteraction(deps, kept, checked, beginning, made),
-            ...(isBackground && { begin }),
-            ...(isStored && { alongside: (tx) => kept.write(tx) }),
-          },
-          nameOf,
-        )
-          .catch(async (error) => {
-            const shown = error instanceof ImgbatchError ? error : new ImgbatchError("INTERNAL_ERROR");
-            if (isStored) await kept.fail(error, failedView(beginning, shown)).catch(() => {});
-            return withFinalStatus(error);
-          })
-          .finally(() => running.delete(id));
-        if (!isBackground) {
-          if (body.stream === true)
-            await answerStream(deps, framingOf(key === null ? beginning : null), response, work);
-          else response.type("json").send(await work);
-          return;
-        }
-        // Until the money is held, a failure is the answer.
-        const early = await Promise.race([hasBegun, work]);
-        const framing = framingOf(early === null ? beginning : null);
+  return realtimeHandler(async (request, response, { caller, key, gone }) => {
+    const { limits, clock, ids, realtime } = deps;
+    const images = { base64: "lenient", maxBytes: limits.referenceImageBytes } as const;
+    const format = interactionFormat(limits);
+    await withRealtimeBody(deps, request, response, { format, images }, async ({ value, sent, findFile }) => {
+      const checked = await checkInteraction(deps, caller, value, sent, findFile);
+      const { body, model, content, previous, isStored, isBackground } = checked;
+      const facts = { apiKeyId: caller.key.id, api: API, previousId: previous?.id ?? null } as const;
+      const kept = new NewInteraction(deps, ids.recordId("v1"), facts);
+      const { id } = kept;
+      const beginning = beginningOf(isStored ? id : null, clock.nowMs(), checked);
+      const stop = new AbortController();
+      let begun = () => {};
+      const hasBegun = new Promise<null>((resolve) => {
+        begun = () => resolve(null);
+      });
+      const begin = {
+        write: (tx: Transaction) =>
+          kept.begin(tx, { input: { messages: [] }, answer: beginning }, realtime.worker),
+        begun: () => {
+          running.set(id, stop);
+          begun();
+        },
+      };
+      const work = answerOnce(
+        deps,
+        response,
+        {
+          caller,
+          model,
+          content,
+          count: 1,
+          gone: isBackground ? stop.signal : gone,
+          key,
+          fingerprint: fingerprintOf(checked),
+          fieldOf: (about) => fieldOf(about, checked),
+          ...(checked.hasType && {
+            finish: (made) => finishImage(deps.converter, { content, quality: null }, made),
+          }),
+          render: ([made]) => renderInteraction(deps, kept, checked, beginning, made),
+          ...(isBackground && { begin }),
+          ...(isStored && { alongside: (tx) => kept.write(tx) }),
+        },
+        nameOf,
+      )
+        .catch(async (error) => {
+          const shown = error instanceof ImgbatchError ? error : new ImgbatchError("INTERNAL_ERROR");
+          if (isStored) await kept.fail(error, failedView(beginning, shown)).catch(() => {});
+          return withFinalStatus(error);
+        })
+        .finally(() => running.delete(id));
+      if (!isBackground) {
         if (body.stream === true)
-          await answerStream(deps, framing, response, work).catch((error) => {
-            // It has begun: what follows is told by its events.
-            if (response.headersSent) return;
-            response.type(framing.type).send(framing.failure(toServiceError(error)) + framing.end);
-          });
-        else response.type("json").send(early ?? JSON.stringify(beginning));
-        await work.catch(() => {});
-      } catch (error) {
-        // The caller has disconnected: no response can reach it.
-        if (!gone.aborted) throw error;
-      } finally {
-        await files.release();
+          await answerStream(deps, framingOf(key === null ? beginning : null), response, work);
+        else response.type("json").send(await work);
+        return;
       }
+      // Until the money is held, a failure is the answer.
+      const early = await Promise.race([hasBegun, work]);
+      const framing = framingOf(early === null ? beginning : null);
+      if (body.stream === true)
+        await answerStream(deps, framing, response, work).catch((error) => {
+          // It has begun: what follows is told by its events.
+          if (response.headersSent) return;
+          response.type(framing.type).send(framing.failure(toServiceError(error)) + framing.end);
+        });
+      else response.type("json").send(early ?? JSON.stringify(beginning));
+      await work.catch(() => {});
     });
-  };
+  });
 }
 
 /** Writes the body of the answer, and what is kept of it. Throws `REALTIME_REFUSED` and `REALTIME_NO_IMAGE`. */
@@ -617,7 +608,7 @@ async function renderInteraction(
   made: GeneratedContent | undefined,
 ): Promise<Buffer> {
   if (made === undefined || made.images.length === 0) throw withoutImage(made);
-  const isStored = checked.body.store ?? true;
+  const { isStored } = checked;
   const messages = isStored ? await keptMessages(kept, checked) : [];
   const shown: { blobKey: string; mime_type: ImageMimeType; image: Buffer }[] = [];
   for (const { image, facts } of made.images) {
@@ -642,7 +633,7 @@ async function renderInteraction(
   return Buffer.from(await withPictures(view, shown, async ({ image }) => image));
 }
 
-/** Keeps the images of the user, and returns the messages of the request with what stands for them. */
+/** Stores the images of the user. Returns the messages of the request with the keys of the blobs in the place of the Base64. */
 async function keptMessages(
   kept: NewInteraction,
   { messages, images }: AskedInteraction,
@@ -706,7 +697,7 @@ function viewOf({ status, answer }: InteractionRecord): View {
   return failedView(view, new ImgbatchError("REALTIME_STOPPING", "The service was stopped meanwhile."));
 }
 
-/** What the user has said, as a step for each of the turns. */
+/** Returns the turns of an interaction as steps, without its answer. */
 function inputSteps({ input }: InteractionRecord): View["steps"] {
   const messages = input.messages as Message[];
   return messages.slice(0, -1).map(({ role, parts }) => ({
@@ -724,7 +715,7 @@ const readPicture =
   (picture: InteractionPicture) =>
     pictureOf(blobs, picture).read();
 
-/** How often a stream asks whether an interaction has ended that another process may work on. */
+/** How often a stream reads an interaction to see whether it has ended: another process may work on it. */
 const POLL_MS = 250;
 
 /** Resolves with the text of an interaction once it has ended. */
@@ -742,7 +733,7 @@ const getInteraction = (deps: ApiDeps) => async (request: Request, response: Res
   const found = await interactionOf(deps, request, response);
   if (readQuery(request, "StreamAgain") === "true") {
     const next = (readQuery(request, "LastEventId") ?? -1) + 1;
-    const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
+    const gone = goneSignal(response);
     const work = ended(deps, found, gone);
     await answerStream(
       deps,
@@ -796,15 +787,7 @@ const operations: readonly Operation[] = [
         headers: ["RequestReplayed", "MayBePaidTwice", "UpstreamCost", "Ignored"],
       },
     },
-    errors: [
-      ...generateErrors,
-      "REALTIME_REFUSED",
-      "REALTIME_NO_IMAGE",
-      "REALTIME_MAY_BE_PAID",
-      ...notFound,
-      "REQUEST_TIMEOUT",
-      "BATCH_IMAGE_QUEUE_FAILED",
-    ],
+    errors: [...imageErrors, ...notFound],
     handler: createInteraction,
   },
   {

@@ -1,4 +1,3 @@
-import type { Request, Response } from "express";
 import { errorEntry, ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import {
   IMAGE_EXTENSIONS,
@@ -17,11 +16,10 @@ import type { Made } from "../../domain/realtime/make-image.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import { isObject } from "../../kernel/json.ts";
 import type { ApiDeps } from "../deps.ts";
-import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
-import { consentingCaller, headerKey, idempotencyKeyOf } from "../http/authenticate.ts";
+import { answerOnce, answerStream, type Framing, realtimeHandler } from "../http/answer.ts";
+import { headerKey } from "../http/authenticate.ts";
 import { downloadAnswers, sendDownload } from "../http/downloads.ts";
 import type { ErrorStyle } from "../http/errors.ts";
-import { goneSignal } from "../http/exchange.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { generateErrors, usageMetadataOf, type usageOf } from "../native-api/generate.ts";
 import type { Answer, Operation, Surface } from "../operation.ts";
@@ -304,40 +302,32 @@ function headersOf({ code, httpStatus, retryAfterMs, mayBePaid }: ImgbatchError)
  * provider, money.
  */
 function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
-    const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
-    const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
+  return realtimeHandler(async (request, response, { caller, key, gone }) => {
     const publicUrl = publicUrlOf(deps, request);
     await withRequest(deps, request, response, isEdit, async (sent) => {
-      try {
-        const asked = await checkRequest(deps, caller.group, sent);
-        const { model, content, count } = asked;
-        const answer = answerOnce(deps, response, {
-          caller,
-          model,
-          content,
-          count,
-          gone,
-          key,
-          fingerprint: fingerprintOf(asked, isEdit),
-          fieldOf,
-          finish: (made) => finishImage(deps.converter, asked, made),
-          render: async (contents) => {
-            const finished = await finishedImages(deps, asked, contents);
-            if (asked.isStream) return eventsOf(finished, isEdit);
-            return Buffer.from(JSON.stringify(await imagesView(deps, finished, asked, publicUrl)));
-          },
-        });
-        const work = answer.catch(withFinalStatus);
-        if (asked.isStream) await answerStream(deps, FRAMING, response, work);
-        else response.type("json").send(await work);
-      } catch (error) {
-        // The caller has disconnected: no response can reach it.
-        if (!gone.aborted) throw error;
-      }
+      const asked = await checkRequest(deps, caller.group, sent);
+      const { model, content, count } = asked;
+      const answer = answerOnce(deps, response, {
+        caller,
+        model,
+        content,
+        count,
+        gone,
+        key,
+        fingerprint: fingerprintOf(asked, isEdit),
+        fieldOf,
+        finish: (made) => finishImage(deps.converter, asked, made),
+        render: async (contents) => {
+          const finished = await finishedImages(deps, asked, contents);
+          if (asked.isStream) return eventsOf(finished, isEdit);
+          return Buffer.from(JSON.stringify(await imagesView(deps, finished, asked, publicUrl)));
+        },
+      });
+      const work = answer.catch(withFinalStatus);
+      if (asked.isStream) await answerStream(deps, FRAMING, response, work);
+      else response.type("json").send(await work);
     });
-  };
+  });
 }
 
 /** Gives a request that may have been paid a status that is final. Some libraries repeat 408, 409, 429 and every 5xx, whatever the headers say. */
@@ -349,13 +339,14 @@ export function withFinalStatus(error: unknown): never {
 
 const FIELDS: { [about in UnmetNeed["about"]]?: string } = { references: "image", aspectRatio: "size" };
 
-const fieldOf = (about: UnmetNeed["about"]) => FIELDS[about] ?? about;
+export const fieldOf = (about: UnmetNeed["about"]) => FIELDS[about] ?? about;
 
 function fingerprintOf({ model, content, ...rest }: AskedImages, isEdit: boolean): string {
   return contentFingerprint(`images ${JSON.stringify({ isEdit, ...rest })}`, model.id, content);
 }
 
-const errors: readonly ServiceErrorCode[] = [
+/** The errors of every request whose answer is an image or an error, never a text alone. */
+export const imageErrors: readonly ServiceErrorCode[] = [
   ...generateErrors,
   "REALTIME_REFUSED",
   "REALTIME_NO_IMAGE",
@@ -373,7 +364,7 @@ const answers: Record<number, Answer> = {
   },
 };
 
-const make = { method: "post", parameters: ["RequestKey", "MaxCost"], answers, errors } as const;
+const make = { method: "post", parameters: ["RequestKey", "MaxCost"], answers, errors: imageErrors } as const;
 
 /** Makes images and waits for them. */
 const generateOperation: Operation = {

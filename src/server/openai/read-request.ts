@@ -21,7 +21,7 @@ import { type OpenaiBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import type { CheckedContent, CheckedImage } from "../../domain/checked-content.ts";
-import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
+import type { FindFileImage } from "../../domain/files/uploads.ts";
 import {
   imageInDraft,
   NO_SENT_TEXTS,
@@ -36,12 +36,11 @@ import { dataUrlHead } from "../../kernel/base64.ts";
 import { isObject } from "../../kernel/json.ts";
 import { formatBytes, isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
 import { ImageChecker, type ReceivedImage } from "../native-api/check-content.ts";
 import { modelNamed } from "../native-api/models.ts";
 import { BodyReservation } from "../request-body/body-budgets.ts";
-import { BODY_RATE, streamBody, withJsonBody } from "../request-body/json-body.ts";
+import { BODY_RATE, streamBody, withRealtimeBody } from "../request-body/json-body.ts";
 import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-reader.ts";
 import { boundaryOf, type Part, readParts, textOf } from "../request-body/multipart.ts";
 
@@ -282,8 +281,8 @@ function unknownFields(value: object, known: object): string[] {
 }
 
 /** A request whose fields have their types. The images were not looked into yet. */
-export interface SentRequest {
-  /** The names of those that have no effect. */
+interface SentRequest {
+  /** The names of the fields that have no effect. */
   ignored: readonly string[];
   fields: OpenaiBody<"GenerateImages">;
   images: readonly ReceivedImage[];
@@ -310,21 +309,11 @@ export async function withRequest(
       await work({ fields: parsed, ignored, images, mask });
     });
   }
-  const images = { ...EDIT_IMAGES, blobs: deps.blobs };
-  const options = {
-    ...deps,
-    maxBytes: deps.limits.realtimeBodyBytes,
-    format: imagesFormat(deps.limits),
-    images,
-  };
-  await withJsonBody(request, response, options, async ({ value, sent }) => {
-    const files = fileImagesOf(deps, callerOf(response).key.id);
-    try {
-      await work(await readJson(value, isEdit, sent, files.find));
-    } finally {
-      await files.release();
-    }
-  });
+  const format = imagesFormat(deps.limits);
+  const options = { format, images: EDIT_IMAGES };
+  await withRealtimeBody(deps, request, response, options, async ({ value, sent, findFile }) =>
+    work(await readJson(value, isEdit, sent, findFile)),
+  );
 }
 
 /** Reads a request that came as JSON. Throws `REALTIME_INVALID_ARGUMENT`. */

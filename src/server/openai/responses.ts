@@ -5,9 +5,9 @@ import { type OpenaiBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { contentFingerprint } from "../../domain/checked-content.ts";
-import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
+import type { FindFileImage } from "../../domain/files/uploads.ts";
 import { imageInMemory, receiveImage, type SentTexts } from "../../domain/images/sent-image.ts";
-import { inputImageLimit, type UnmetNeed } from "../../domain/models.ts";
+import { inputImageLimit } from "../../domain/models.ts";
 import {
   conversationOf,
   deleteInteraction,
@@ -21,22 +21,23 @@ import type { InteractionRecord } from "../../domain/records.ts";
 import { isObject } from "../../kernel/json.ts";
 import { isLongerThan, joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
-import { callerOf, consentingCaller, headerKey, idempotencyKeyOf } from "../http/authenticate.ts";
+import { answerOnce, answerStream, type Framing, realtimeHandler } from "../http/answer.ts";
+import { callerOf, headerKey } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument, requireStorable, withParam } from "../http/errors.ts";
-import { goneSignal } from "../http/exchange.ts";
 import { readQuery } from "../http/parameters.ts";
 import { newest, type ReceivedImage } from "../native-api/check-content.ts";
-import { generateErrors, wordsOf } from "../native-api/generate.ts";
+import { textTokens, wordsOf } from "../native-api/generate.ts";
 import { modelNamed } from "../native-api/models.ts";
 import type { Operation, Surface } from "../operation.ts";
-import { withJsonBody } from "../request-body/json-body.ts";
+import { withRealtimeBody } from "../request-body/json-body.ts";
 import { type BodyFormat, OneOf, shapeOf } from "../request-body/json-reader.ts";
 import {
   event,
   type FinishedImage,
+  fieldOf,
   finishedImage,
   finishImage,
+  imageErrors,
   imageFacts,
   openaiErrorStyle,
   usedOptions,
@@ -75,10 +76,10 @@ function responseFormat({ promptChars }: Pick<Limits, "promptChars">): BodyForma
 interface AskedResponse {
   asked: AskedImages;
   body: Body;
-  /** Where the tool is in `tools`. */
+  /** The index of the image tool in `tools`. */
   tool: number;
   previous: InteractionRecord | null;
-  /** The texts of the user, which the next response of the conversation gets. */
+  /** What the user has said, one text for each turn. Responses that continue this one read it. */
   texts: readonly string[];
 }
 
@@ -141,10 +142,10 @@ async function checkResponse(
   return { asked: { ...asked, content }, body, tool, previous, texts: input.texts };
 }
 
-/** Parts of the vendor's API that decide the picture, and that this service has not. */
+/** Fields of the vendor's API that would change the picture, and that this service does not have. */
 const UNSUPPORTED = ["conversation", "prompt"] as const;
 
-/** Returns the place of the image tool. Throws for a request that may get a text alone. */
+/** Returns the index of the image tool. Throws `REALTIME_INVALID_ARGUMENT` when the answer could be a text without an image. */
 function toolOf({ tools, tool_choice: choice }: Body): number {
   const tool = (tools ?? []).findIndex(({ type }) => type === TOOL);
   const advice = `this service makes images alone: send \`"tools": [{"type": "${TOOL}"}]\``;
@@ -158,7 +159,7 @@ function toolOf({ tools, tool_choice: choice }: Body): number {
   return tool;
 }
 
-/** The names of fields without an effect. */
+/** Returns the names of the fields that have no effect. `tool`: the index of the image tool. */
 function ignoredOf(sent: object, { tools }: Body, tool: number): string[] {
   const known = openaiSchemas.CreateResponse.shape;
   const ofTool = openaiSchemas.CreateResponse.shape.tools.unwrap().unwrap().element.shape;
@@ -170,14 +171,14 @@ function ignoredOf(sent: object, { tools }: Body, tool: number): string[] {
   return [...given.map(([name]) => name), ...others, ...more];
 }
 
-/** Where the field of a request for images stands in a request for a response. */
+/** Returns the name that a field of a request for images has in a request for a response. */
 function placeOf(param: string, tool: number): string {
   if (param === "prompt" || param === "image") return "input";
   if (/^(?:input\[|previous_response_id)/.test(param)) return param;
   return `tools[${tool}].${param.replace(/^mask/, "input_image_mask")}`;
 }
 
-/** Does the work, and names the field of its error as it is called here. */
+/** Does the work. An error about a field gets the name that the field has in this API. */
 async function inTool<T>(tool: number, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
@@ -198,7 +199,7 @@ async function previousOf(
   throw new ImgbatchError("REALTIME_PREVIOUS_NOT_FOUND", message, { param: "previous_response_id" });
 }
 
-/** The pictures that a response has made. */
+/** Returns the pictures of a response; none for null. */
 async function picturesOf({ blobs }: ApiDeps, response: InteractionRecord | null): Promise<ReceivedImage[]> {
   const made = (response?.pictures ?? []).filter(({ from }) => from === "answer");
   return made.map((picture) => receivedImage(pictureOf(blobs, picture), "previous_response_id"));
@@ -212,10 +213,11 @@ interface Input {
   prompt: string;
   /** All that the user says, one text for each turn; the last is the prompt. */
   texts: string[];
-  /** What stands above the user's texts. */
+  /** `instructions`, and the messages of the roles `system` and `developer`. */
   instructions: string[];
-  /** Pictures of responses before, and pictures of the user. */
+  /** Pictures that earlier responses have made. */
   made: ReceivedImage[];
+  /** Pictures that the user has sent. */
   images: ReceivedImage[];
 }
 
@@ -237,28 +239,32 @@ async function readInput(
     return text.trim();
   };
   if (instructions != null) read.instructions.push(textAt("instructions", instructions));
+  /** Returns the text of a message of the user, and adds its images to the others. */
+  const readUserMessage = async ({ content }: Item, at: string): Promise<string> => {
+    const texts: string[] = [];
+    const parts = typeof content === "string" ? [{ text: content }] : (content ?? []);
+    for (const [j, part] of parts.entries()) {
+      const place = typeof content === "string" ? at : `${at}.content[${j}]`;
+      if (part.text != null && part.text.trim() !== "") texts.push(textAt(place, part.text));
+      else if (part.image_url != null || part.file_id != null) {
+        if (read.images.length === FIXED_LIMITS.editImages)
+          throw invalidArgument("input", `has more than ${FIXED_LIMITS.editImages} images`);
+        read.images.push(await imageOfJson(part, place, sent, findFile));
+      } else if (part.text == null)
+        throw invalidArgument(place, "must be an input_text, or an input_image with image_url or file_id");
+    }
+    return texts.join("\n");
+  };
+  /** Whether the next text of the user belongs to the same turn as the last text. */
   let isTurnOpen = false;
   for (const [i, item] of items.entries()) {
     const at = `input[${i}]`;
     const type = item.type ?? (item.role == null && item.id != null ? "item_reference" : "message");
     if (type === "message" && item.role === "user") {
-      const texts: string[] = [];
-      const { content } = item;
-      const parts = typeof content === "string" ? [{ text: content }] : (content ?? []);
-      for (const [j, part] of parts.entries()) {
-        const place = typeof content === "string" ? at : `${at}.content[${j}]`;
-        if (part.text != null && part.text.trim() !== "") texts.push(textAt(place, part.text));
-        else if (part.image_url != null || part.file_id != null) {
-          if (read.images.length === FIXED_LIMITS.editImages)
-            throw invalidArgument("input", `has more than ${FIXED_LIMITS.editImages} images`);
-          read.images.push(await imageOfJson(part, place, sent, findFile));
-        } else if (part.text == null)
-          throw invalidArgument(place, "must be an input_text, or an input_image with image_url or file_id");
-      }
-      const said = texts.join("\n");
-      if (isTurnOpen && said !== "") read.texts.push(joinTurns(read.texts.pop() ?? "", said));
-      else if (said !== "") read.texts.push(said);
-      isTurnOpen = isTurnOpen || said !== "";
+      const said = await readUserMessage(item, at);
+      if (said === "") continue;
+      read.texts.push(isTurnOpen ? joinTurns(read.texts.pop() ?? "", said) : said);
+      isTurnOpen = true;
       continue;
     }
     isTurnOpen = false;
@@ -282,7 +288,10 @@ async function readInput(
   return { ...read, prompt };
 }
 
-/** The picture of an item of an earlier response: one that is kept here, else the one that comes with it. */
+/**
+ * Returns the picture that an item of an earlier response stands for: the picture that is kept here, else the `result` of the item.
+ * Returns null for a reference to a text. Throws `REALTIME_INVALID_ARGUMENT`.
+ */
 async function madePicture(
   deps: ApiDeps,
   { key }: Caller,
@@ -308,7 +317,7 @@ async function madePicture(
 
 const SHORT_CHARS = 256;
 
-/** A response that has an image, or waits for one. */
+/** Returns the body of a response. `more`: what depends on whether there is an image yet. */
 function responseView(
   { id, createdAt }: { id: string; createdAt: number },
   { body, asked, previous }: AskedResponse,
@@ -348,7 +357,7 @@ const idsOf = (responseId: string) => {
   return { call: `ig_${name}`, message: `msg_${name}` };
 };
 
-/** The items of a response, its usage, and the same of its image. `result`: what stands for the image. */
+/** Returns what a response has once its image is made. `result`: the text that stands for the Base64 of the image. */
 function outcomeView(
   id: string,
   { asked }: AskedResponse,
@@ -383,12 +392,10 @@ function outcomeView(
   };
 }
 
-const BYTES_PER_TOKEN = 4;
-
-/** The usage of a text model, though none was asked: a token for every four bytes. */
+/** Returns the usage that a text model would have had: clients expect one, though no text model was asked. */
 function textUsage(prompt: string, text: string): NonNullable<View["usage"]> {
-  const [input, output] = [prompt, text].map((each) => Math.ceil(Buffer.byteLength(each) / BYTES_PER_TOKEN));
-  const [input_tokens, output_tokens] = [input ?? 0, output ?? 0];
+  const input_tokens = textTokens(prompt);
+  const output_tokens = textTokens(text);
   return {
     input_tokens,
     input_tokens_details: { cached_tokens: 0 },
@@ -457,15 +464,15 @@ function eventsOfResponse({ response, partials }: StreamedBody): StreamEvent[] {
   return [...events, { type: "response.completed", response }];
 }
 
-/** Writes the events of a stream, without the first ones: those were sent before. */
+/** Writes the events of a stream. The first `sent` events are left out: the caller has them already. */
 function written(events: readonly StreamEvent[], sent = 0): string {
   const numbered = events.map(({ type, ...data }, i) => event(type, { type, sequence_number: i, ...data }));
   return numbered.slice(sent).join("");
 }
 
 /**
- * How a response is streamed. The opening events come with the first sign of life, or with the image. `isOpeningKnown`: the
- * answer is no replay, so that its ids are known before.
+ * How a response is streamed. The opening events come with the first sign of life, or with the image. `isOpeningKnown`:
+ * whether the id of the response is known before the answer. With an idempotency key it is not: the answer may be a replay.
  */
 function framingOf(response: View, isOpeningKnown: boolean): Framing {
   const opening = openingEvents(response);
@@ -493,7 +500,7 @@ function framingOf(response: View, isOpeningKnown: boolean): Framing {
 /** A caller of a stream sees soon that its response has begun. */
 const FIRST_SIGN_MS = 1000;
 
-/** The codes of a failed response, of those that the vendor's clients know. */
+/** The `code` of the error in a failed response, as OpenAI calls it. Any other error is a `server_error`. */
 const RESPONSE_CODES: { [code in ServiceErrorCode]?: string } = {
   REALTIME_REFUSED: "image_content_policy_violation",
   RATE_LIMITED: "rate_limit_exceeded",
@@ -507,78 +514,61 @@ function failedView(response: View, { code, message }: ImgbatchError): View {
 
 /** `POST /v1/responses`. The order, behind the key: its limits, the body, its fields, provider, money. */
 function createResponse(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(request, response, "REALTIME_INVALID_ARGUMENT");
-    const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
-    const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
-    const { limits, blobs, clock, ids } = deps;
+  return realtimeHandler(async (request, response, { caller, key, gone }) => {
+    const { limits, clock, ids } = deps;
     const maxBytes = FIXED_LIMITS.editImageBytes;
-    const images = { base64: "lenient", areDataUrls: "maybe", maxBytes, blobs } as const;
-    const options = { ...deps, maxBytes: limits.realtimeBodyBytes, format: responseFormat(limits), images };
-    await withJsonBody(request, response, options, async ({ value, sent }) => {
-      const files = fileImagesOf(deps, caller.key.id);
-      try {
-        const checked = await checkResponse(deps, caller, value, sent, files.find);
-        const { asked, body, tool, previous } = checked;
-        const facts = { apiKeyId: caller.key.id, api: API, previousId: previous?.id ?? null } as const;
-        const kept = new NewInteraction(deps, ids.recordId("resp"), facts);
-        const { id } = kept;
-        const createdAt = Math.floor(clock.nowMs() / 1000);
-        const beginning = responseView({ id, createdAt }, checked, {
-          status: "in_progress",
-          error: null,
-          output: [],
-        });
-        const isStored = body.store ?? true;
-        const work = answerOnce(deps, response, {
-          caller,
-          model: asked.model,
-          content: asked.content,
-          count: 1,
-          gone,
-          key,
-          fingerprint: fingerprintOf(checked),
-          fieldOf: (about) => fieldOf(about, tool),
-          finish: (made) => finishImage(deps.converter, asked, made),
-          render: async ([made]) => {
-            const [finished] = made ? await finishedImage(deps.converter, made, asked.content) : [];
-            if (made === undefined || finished === undefined) throw withoutImage(made);
-            const image = imageInMemory(finished.bytes);
-            const { mimeType } = finished;
-            const result = await kept.add({ from: "answer", mimeType, image }, isStored);
-            const view = {
-              ...beginning,
-              status: "completed" as const,
-              completed_at: Math.floor(clock.nowMs() / 1000),
-              ...outcomeView(id, checked, made, finished, result),
-            };
-            kept.complete({ input: { texts: checked.texts }, answer: view });
-            const text = await withPictures(view, [{ blobKey: result }], image.read);
-            if (body.stream !== true) return Buffer.from(text);
-            const partials = finished.partials.map((each) => each.toString("base64"));
-            return Buffer.from(`{"response":${text},"partials":${JSON.stringify(partials)}}`);
-          },
-          ...(isStored && { alongside: (tx) => kept.write(tx) }),
-        }).catch(async (error) => {
-          if (isStored) await kept.fail(error, {}).catch(() => {});
-          return withFinalStatus(error);
-        });
-        if (body.stream === true)
-          await answerStream(deps, framingOf(beginning, key === null), response, work);
-        else response.type("json").send(await work);
-      } catch (error) {
-        // The caller has disconnected: no response can reach it.
-        if (!gone.aborted) throw error;
-      } finally {
-        await files.release();
-      }
+    const images = { base64: "lenient", areDataUrls: "maybe", maxBytes } as const;
+    const format = responseFormat(limits);
+    await withRealtimeBody(deps, request, response, { format, images }, async ({ value, sent, findFile }) => {
+      const checked = await checkResponse(deps, caller, value, sent, findFile);
+      const { asked, body, tool, previous } = checked;
+      const facts = { apiKeyId: caller.key.id, api: API, previousId: previous?.id ?? null } as const;
+      const kept = new NewInteraction(deps, ids.recordId("resp"), facts);
+      const { id } = kept;
+      const createdAt = Math.floor(clock.nowMs() / 1000);
+      const beginning = responseView({ id, createdAt }, checked, {
+        status: "in_progress",
+        error: null,
+        output: [],
+      });
+      const isStored = body.store ?? true;
+      const work = answerOnce(deps, response, {
+        caller,
+        model: asked.model,
+        content: asked.content,
+        count: 1,
+        gone,
+        key,
+        fingerprint: fingerprintOf(checked),
+        fieldOf: (about) => placeOf(fieldOf(about), tool),
+        finish: (made) => finishImage(deps.converter, asked, made),
+        render: async ([made]) => {
+          const [finished] = made ? await finishedImage(deps.converter, made, asked.content) : [];
+          if (made === undefined || finished === undefined) throw withoutImage(made);
+          const image = imageInMemory(finished.bytes);
+          const { mimeType } = finished;
+          const result = await kept.add({ from: "answer", mimeType, image }, isStored);
+          const view = {
+            ...beginning,
+            status: "completed" as const,
+            completed_at: Math.floor(clock.nowMs() / 1000),
+            ...outcomeView(id, checked, made, finished, result),
+          };
+          kept.complete({ input: { texts: checked.texts }, answer: view });
+          const text = await withPictures(view, [{ blobKey: result }], image.read);
+          if (body.stream !== true) return Buffer.from(text);
+          const partials = finished.partials.map((each) => each.toString("base64"));
+          return Buffer.from(`{"response":${text},"partials":${JSON.stringify(partials)}}`);
+        },
+        ...(isStored && { alongside: (tx) => kept.write(tx) }),
+      }).catch(async (error) => {
+        if (isStored) await kept.fail(error, {}).catch(() => {});
+        return withFinalStatus(error);
+      });
+      if (body.stream === true) await answerStream(deps, framingOf(beginning, key === null), response, work);
+      else response.type("json").send(await work);
     });
-  };
-}
-
-function fieldOf(about: UnmetNeed["about"], tool: number): string {
-  if (about === "references") return "input";
-  return `tools[${tool}].${about === "aspectRatio" ? "size" : about}`;
+  });
 }
 
 /** What a request asks for, however it is written. */
@@ -618,15 +608,7 @@ const operations: readonly Operation[] = [
         headers: ["RequestReplayed", "MayBePaidTwice", "UpstreamCost", "Ignored"],
       },
     },
-    errors: [
-      ...generateErrors,
-      "REALTIME_REFUSED",
-      "REALTIME_NO_IMAGE",
-      "REALTIME_MAY_BE_PAID",
-      "REALTIME_PREVIOUS_NOT_FOUND",
-      "REQUEST_TIMEOUT",
-      "BATCH_IMAGE_QUEUE_FAILED",
-    ],
+    errors: [...imageErrors, "REALTIME_PREVIOUS_NOT_FOUND"],
     handler: createResponse,
   },
   {

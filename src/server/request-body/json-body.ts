@@ -1,8 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { type FindFileImage, fileImagesOf } from "../../domain/files/uploads.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import { type TransferRate, watchTransfer } from "../../kernel/transfer-rate.ts";
+import type { ApiDeps } from "../deps.ts";
+import { callerOf } from "../http/authenticate.ts";
 import { type BodyBudgets, BodyReservation } from "./body-budgets.ts";
 import { ImageExtraction, type ImageTexts, type TakenBody } from "./image-extraction.ts";
 import type { BodyFormat } from "./json-reader.ts";
@@ -178,6 +181,29 @@ export async function withJsonBody<T>(
   } finally {
     await extraction.discard();
   }
+}
+
+/**
+ * Reads the JSON body of a request that makes images in real time. `work` gets the body, and `findFile`, which finds the uploaded
+ * files of the caller; their bytes stay until the work has ended. Throws the errors of `withJsonBody`.
+ */
+export function withRealtimeBody(
+  deps: ApiDeps,
+  request: Request,
+  response: Response,
+  { format, images }: { format: BodyFormat; images: Omit<ImageTexts, "blobs"> },
+  work: (body: TakenBody & { findFile: FindFileImage }) => Promise<void>,
+): Promise<void> {
+  const { bodyBudgets, limits, blobs } = deps;
+  const options = { bodyBudgets, maxBytes: limits.realtimeBodyBytes, format, images: { ...images, blobs } };
+  return withJsonBody(request, response, options, async (body) => {
+    const files = fileImagesOf(deps, callerOf(response).key.id);
+    try {
+      await work({ ...body, findFile: files.find });
+    } finally {
+      await files.release();
+    }
+  });
 }
 
 function refuseOtherTypes(request: Request): void {

@@ -8,6 +8,7 @@ import type { ApiDeps } from "../deps.ts";
 import { headerKey } from "../http/authenticate.ts";
 import { invalidArgument, schemaProblem } from "../http/errors.ts";
 import { goneSignal, onEnded, shownPath } from "../http/exchange.ts";
+import { PARAMETERS } from "../http/parameters.ts";
 import type { Operation, Surface } from "../operation.ts";
 import { peekBody } from "../request-body/json-body.ts";
 import { type SeenBody, seenBody } from "./seen-request.ts";
@@ -25,7 +26,7 @@ import {
 const MOST_SEEN_BYTES = 64 * 1024 * 1024;
 const MOST_FAULT_BYTES = 64 * 1024;
 
-/** Paths whose requests are no matter of tests: our own page, monitors, and the tests' own. */
+/** Paths that are not in the journal: the console, monitoring, and the API of the tests themselves. */
 const OWN_PATHS =
   /^\/(?:imgbatch\/|v1\/(?:console|events)(?:\/|$)|healthz$|readyz$|metrics$|openapi\.json$|assets\/|$)/;
 
@@ -35,7 +36,7 @@ export function followRequests(bench: TestBench): RequestHandler {
     if (OWN_PATHS.test(request.path)) return next();
     const answer: { status: number | null } = { status: null };
     const noted = { method: request.method, path: shownPath(request.path), body: null as unknown, answer };
-    // A connection that a fault has cut has shown its status.
+    // Where a fault has cut the connection, the caller has seen the status all the same.
     onEnded(response, () => {
       if (response.headersSent) answer.status = response.statusCode;
     });
@@ -52,7 +53,7 @@ export function followRequests(bench: TestBench): RequestHandler {
 function testOf(request: Request): string | null {
   const name = request.get(TEST_HEADER);
   if (name === undefined) return null;
-  if (/^[\x20-\x7e]{1,200}$/.test(name)) return name;
+  if (PARAMETERS.TestName.schema.safeParse(name).success) return name;
   throw invalidArgument(TEST_HEADER, "must be 1 to 200 printable ASCII characters");
 }
 
@@ -99,7 +100,7 @@ function answerOf(
   return refuse === undefined ? null : refusalAnswer(asked, kind, refuse);
 }
 
-/** The rest of an answer that nobody reads any more. Whoever writes it must not wait. */
+/** Drops what is written to a response from now on. Writers are called back, so that they do not wait. */
 function ignoreWrites(response: Response): void {
   const ignore = (...args: unknown[]) => {
     const done = args.find((arg) => typeof arg === "function");
@@ -115,18 +116,18 @@ function ignoreWrites(response: Response): void {
   };
 }
 
-/** Ends the connection of a response in the place of its answer, when that would be sent whole. */
+/** Ends the connection of a response when its answer is ready, instead of sending the answer. */
 function loseAnswer(response: Response): void {
   ignoreWrites(response);
   response.end = () => response.destroy();
 }
 
-/** Ends the connection of a response behind so many bytes of its body, unless that is not longer. */
+/** Ends the connection of a response after so many bytes of its body. A body that is not longer is sent whole. */
 function cutAfter(response: Response, bytes: number): void {
   const write = response.write.bind(response);
   const end = response.end.bind(response);
   let left = bytes;
-  /** Whether the answer has ended with this chunk. */
+  /** Sends the part of a chunk that there is room for, and ends the connection, if the chunk is too long. Returns whether it was. */
   const isCut = (chunk: unknown, encoding: unknown): boolean => {
     if (chunk === undefined || chunk === null || typeof chunk === "function") return false;
     const bytes =

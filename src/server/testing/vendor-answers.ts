@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { STATUS_CODES } from "node:http";
 import { NATIVE_DETAILS, nativeStatus } from "../../contract/errors.ts";
 import type { Vendor } from "../../contract/test-api.ts";
 import { fieldsOf } from "../../kernel/json.ts";
+import { interactionErrorCode } from "../native-api/interactions.ts";
 
 /** An answer as the vendor itself would give it. */
 export interface VendorAnswer {
@@ -33,7 +33,7 @@ const KINDS: readonly (readonly [RegExp, Kind])[] = [
   [/\/interactions$/, "interaction"],
 ];
 
-/** What images an operation answers with; null for any other operation. */
+/** Returns which operation with images a request calls; null for any other operation. */
 export function kindOf(method: string, path: string): Kind | null {
   if (method !== "POST") return null;
   return KINDS.find(([form]) => form.test(path))?.[1] ?? null;
@@ -107,7 +107,7 @@ function googleError(request: AnsweredRequest, status: number, retryAfter: numbe
   const again = retryAfter === undefined ? "" : ` Please retry in ${retryAfter}s.`;
   const message = (GOOGLE_MESSAGES[status] ?? fallbackOf(status)) + again;
   const code = nativeStatus(status);
-  // The errors of this operation have a word for their code, and no status.
+  // An error of this operation has a word as its code, and no status.
   if (isInteraction(request)) return interactionError(status, message);
   const details =
     retryAfter === undefined
@@ -120,8 +120,7 @@ function googleError(request: AnsweredRequest, status: number, retryAfter: numbe
 const isInteraction = ({ path }: AnsweredRequest) => /\/interactions(?:\/|$)/.test(path);
 
 function interactionError(status: number, message: string): object {
-  const word = status === 400 ? "invalid_request" : (STATUS_CODES[status] ?? "unknown");
-  return { error: { code: word.toLowerCase().replace(/\W+/g, "_"), message } };
+  return { error: { code: interactionErrorCode(status), message } };
 }
 
 const fallbackOf = (status: number) =>
@@ -143,7 +142,7 @@ const isArray = ({ path, hasSse }: AnsweredRequest) => path.endsWith(":streamGen
 
 const isStream = ({ body }: AnsweredRequest) => /^true$/i.test(String(fieldsOf(body)?.stream));
 
-/** An answer of success without images, and what stands in the place of these. */
+/** Returns a successful answer without images. */
 export function emptyAnswer(request: AnsweredRequest, kind: Kind): VendorAnswer {
   if (kind === "content") return contentAnswer(request, { candidates: [] });
   if (kind === "images")
