@@ -484,9 +484,9 @@ const END = "event: done\ndata: [DONE]\n\n";
 
 /** Writes the events of a stream. The first `sent` events are left out: the caller has them already. */
 function written(events: readonly StreamEvent[], sent = 0): string {
-  const numbered = events.map(({ event_type, ...data }, i) => {
-    return event(event_type, { event_type, event_id: String(i), ...data });
-  });
+  const numbered = events.map(({ event_type, ...data }, i) =>
+    event(event_type, { event_type, event_id: String(i), ...data }),
+  );
   return numbered.slice(sent).join("");
 }
 
