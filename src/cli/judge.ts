@@ -104,15 +104,15 @@ interface Judgements {
   again: number;
   drop: number;
   failed: number;
-  /** Every picture to make again has words. */
+  /** The judge has written a note about every picture to make again. */
   hasWords: boolean;
-  /** Why it has decided nothing about pictures, and what it has decided about how many. */
+  /** Lines for a person: the failures of the judge, and how many pictures it has kept, dropped and wanted again. */
   notes: string[];
 }
 
 /**
- * Lets the judge of the options decide about each picture that nobody has decided about, a process each. A person's verdict stays.
- * A judge that fails decides nothing and is told. Null without a judge, and where there is nothing to judge.
+ * Starts the judge of the options for each picture that has no verdict and no choice yet. A person's verdict stays. Where the judge
+ * fails, the picture stays undecided, and a note says so. Null without a judge, and where there is nothing to judge.
  */
 export async function judgePictures(context: CommandContext, dir: string): Promise<Judgements | null> {
   const judge = await readJudge(context);
@@ -143,7 +143,7 @@ export async function judgePictures(context: CommandContext, dir: string): Promi
           counts[verdict]++;
           if (verdict === "again" && words === "") counts.hasWords = false;
         } catch (error) {
-          // Nothing is known of a judge that was stopped with the command.
+          // The person has stopped the command: the judge has not failed.
           if (signal.aborted) return;
           failures.push(`  ${picture.id}: the judge ${judge.name} ${(error as Error).message}`);
           counts.failed++;
@@ -169,7 +169,7 @@ export async function judgePictures(context: CommandContext, dir: string): Promi
   return { ...counts, notes };
 }
 
-/** The pictures that are here and about which nobody has decided; those of a line of which an image is chosen are decided. */
+/** Returns the pictures that are here and have no verdict. Lines with a chosen image are left out: they are decided. */
 async function undecided(
   dir: string,
   lines: readonly ReviewedLine[],
@@ -200,8 +200,8 @@ async function undecided(
 }
 
 /**
- * Chooses the image with the highest score of each line with several images, of those that a judge keeps. A line about which a
- * person has decided stays as it is.
+ * Of each line with several images, chooses the kept image with the highest score. A line about which a person has decided stays
+ * as it is.
  */
 async function chooseBest(
   { clock }: CommandContext,
@@ -242,7 +242,7 @@ const answerSchema = z.object({
 });
 type Answer = z.infer<typeof answerSchema>;
 
-/** Starts the program for each picture. A guard ends what is left of it if this process is killed. */
+/** `ask` starts the judge for a picture. If this process is killed, a guard ends the judges that still run. */
 function createProcesses({ clock, cwd, signal: stopped }: CommandContext, { argv, timeoutMs }: Judge) {
   const leftovers = new Set<Leftovers>();
   const guard = startGuard();
@@ -289,7 +289,7 @@ function createProcesses({ clock, cwd, signal: stopped }: CommandContext, { argv
 
 const MOST_REASON = 300;
 
-/** Reads what a judge has said. Throws why it has decided nothing. */
+/** Reads the answer of a judge. Throws an error that says why there is no answer. */
 function answerOf({ exitCode, signal, stdout, stderr }: ProgramEnd): Answer {
   if (exitCode !== 0) {
     const how = exitCode === null ? `was ended by ${signal}` : `ended with exit code ${exitCode}`;

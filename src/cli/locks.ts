@@ -13,8 +13,7 @@ import { isNumbered } from "../prompts/wanted-files.ts";
 import { findPreset, modelFacts, priceOf } from "../providers/catalogue/catalogue.ts";
 import { makeFiles } from "../runs/derived-files.ts";
 import { withRunLock } from "../runs/directory/claim.ts";
-import { type InputLine, readRunInput } from "../runs/directory/input.ts";
-import { readResults } from "../runs/directory/results.ts";
+import type { InputLine } from "../runs/directory/input.ts";
 import { readRunState } from "../runs/directory/run-state.ts";
 import {
   compareLock,
@@ -31,6 +30,7 @@ import {
   lockPathOf,
   placeOf,
   readLock,
+  readRunPictures,
   requireOwnStems,
   writeLock,
 } from "../runs/lock.ts";
@@ -155,8 +155,8 @@ function lockPromptsOf(items: readonly PromptItem[], mimeType: ImageMimeType = "
 }
 
 /**
- * Returns what it costs to bring a line in order where its originals are not here, in micro-dollars. 0 for what needs no new
- * picture; null where nobody knows.
+ * Returns what it costs to repair a line on a machine without its originals, in micro-dollars. 0 where no new picture is needed;
+ * null where the price is not known.
  */
 function costOfLine(line: LockedLine, lock: Lock | null): number | null {
   const { state, isMade } = line;
@@ -165,12 +165,12 @@ function costOfLine(line: LockedLine, lock: Lock | null): number | null {
 }
 
 /**
- * Returns what it costs to make the pictures of a line, in micro-dollars: by the catalogue, else as much as pictures of the same model
- * have cost. Null where nobody knows.
+ * Returns what it costs to make the pictures of a line, in micro-dollars: the price of the catalogue, else what pictures of the same
+ * model have cost. Null where neither is known.
  */
 function priceOfLine({ prompt, line, reason }: LockedLine, lock: Lock | null): number | null {
   if (prompt === null) return 0;
-  // What made it says nothing about the price of an upstream.
+  // This program drew the picture: its entry says nothing about the price of an upstream.
   if (reason === DRAWN) return null;
   const entries = lock?.lines.map(({ entry }) => entry) ?? [];
   const { "--model": typed } = lock?.head.flags ?? {};
@@ -180,7 +180,7 @@ function priceOfLine({ prompt, line, reason }: LockedLine, lock: Lock | null): n
   const like = line !== null && isAlike(line.entry) ? line.entry : entries.findLast(isAlike);
   if (like === undefined) return null;
   if (like.play_money) return 0;
-  // Which shape the files of a prompt need is not known here: the picture that they were made of had it.
+  // The shape follows from the files, and only the service can choose it. The last picture had that shape, so its price is taken.
   const sameShape = like === line?.entry && followsFiles(item) ? paidFor(like) : null;
   const each = sameShape ?? listPrice(like, item) ?? paidFor(like);
   return each === null ? null : each * item.outputCount;
@@ -261,7 +261,7 @@ interface FileLock {
   lines: LockedLine[];
 }
 
-/** The lock files of a run, and what they leave to do. */
+/** The lock files of a run, and which of its prompts are still to be made. */
 export interface RunLocks {
   files: readonly FileLock[];
   /** The prompts of the run: those to make, and those whose pictures are in its directory. The others are done. */
@@ -291,15 +291,16 @@ export async function openLocks(
   );
   if (files.length === 0) return null;
   requireOwnStems(files.map(({ file }) => file));
-  const results = await readResults(dir);
+  const run = await readRunPictures(dir);
+  const results = [...(run?.results.values() ?? [])];
   const originals = new Set(results.flatMap((line) => line.files.map(({ sha256 }) => sha256)));
-  const found = await entriesOfRun(dir, promptsIn(files));
+  const found = entriesOfRun(run, promptsIn(files));
   const isHere = ({ prompt, line, state, isMade, reason }: LockedLine) => {
     const entry = prompt === null ? undefined : found.get(prompt);
     if (reason === OTHER_MODEL) return entry?.made_by.model === options.model;
     if (reason === DRAWN) return entry !== undefined && entry.play_money === undefined;
     const isKept = isMade && line?.entry.originals.every((hash) => originals.has(hash)) === true;
-    // Where the files are right, another picture that the run has of the prompt is not the one of the lock.
+    // Where the files are right, a different picture of the prompt in the run does not replace that of the lock.
     const isRight = state === "ok" && prompt?.files.length !== 0;
     return isKept || (entry !== undefined && !isRight);
   };
@@ -308,7 +309,7 @@ export async function openLocks(
   const lines = files.flatMap((file) => file.lines);
   const left = lines.filter((line) => line.state !== "ok" && line.prompt !== null);
   const changed = left.filter((line) => line.line !== null && line.state === "stale" && !isHere(line));
-  // A file that was changed by hand is not replaced without --force, whether it could be made or not.
+  // Without --force, a file that was changed by hand stays, so its original is not needed.
   const isLost = ({ state }: LockedLine) =>
     state === "missing" || (state === "altered" && options.files.isForced);
   const lost = left.filter((line) => line.line !== null && isLost(line) && !isHere(line));
@@ -327,7 +328,8 @@ export async function openLocks(
     isWhole: isPlain && left.length === 0 && items.every((item) => isLockedItem(files, item)),
     wanted: new Set(
       left
-        // Other files are made of the pictures that are here: where these are too small, that is not what was agreed to.
+        // Without --update, the picture of a stale prompt is here, and only files are made of it. Where that picture is too small,
+        // a new picture needs --update.
         .filter(({ state }) => isUpdate || state !== "stale")
         .flatMap(({ prompt }) =>
           prompt === null ? [] : [placeOf(prompt.fileLine, prompt.item.variant?.values)],
@@ -349,7 +351,7 @@ function knownFiles(
   return (path, sha256) => known.get(foldFileName(path))?.has(sha256) === true;
 }
 
-/** The picture of a prompt without files is in the directory of the run, or nowhere. */
+/** Returns an `ok` line as `missing` if its prompt has no files: then its picture could only be in the directory of the run. */
 function withoutPicture(line: LockedLine): LockedLine {
   const isMissing = line.state === "ok" && line.prompt?.files.length === 0;
   return isMissing ? { ...line, state: "missing", reason: "its picture is not here" } : line;
@@ -377,7 +379,7 @@ async function openLock(
   const prompts = lockPromptsOf(own, mimeType);
   const lines = await compareLock(lock, prompts, signal);
   const { "--model": before } = lock?.head.flags ?? {};
-  // Without a typed model, that of before stays.
+  // Without a typed model, the model of the lock file stays.
   const flags = model === null && before !== undefined ? { ...typed, "--model": before } : typed;
   const isOther = ({ prompt, line }: LockedLine) =>
     model !== null &&
@@ -396,7 +398,7 @@ async function openLock(
 const OTHER_MODEL = "another model made it";
 const DRAWN = "it is a drawing, and an upstream would make it now";
 
-/** Throws `PROMPTS_CHANGED` for prompts that changed since their pictures were made, and for flags that are others now. */
+/** Throws `PROMPTS_CHANGED` where prompts or flags have changed since the pictures were made. */
 function requireUnchanged(
   { typed, cwd }: CommandContext,
   files: readonly FileLock[],
@@ -410,7 +412,7 @@ function requireUnchanged(
   );
   const all = [...new Set([...changed, ...affected])];
   if (all.length === 0) return;
-  // What needs other files alone is free where the picture is here.
+  // A prompt of which only the files have changed costs nothing: its picture is here.
   const isPaid = (line: LockedLine) => changed.includes(line) || line.line === null;
   const { price, details } = pricedLines(files, all, isPaid);
   const has = all.length === 1 ? "has" : "have";
@@ -421,7 +423,10 @@ function requireUnchanged(
   throw new ImgbatchError("PROMPTS_CHANGED", message, { details, advice: [update, ...before].join("\n") });
 }
 
-/** Whether flags of a lock file are others now. Those that only shape files pay nothing: one that is left out is taken for forgotten. */
+/**
+ * Whether other flags were typed than the lock file has. Flags that only shape files cost nothing, so they may be added or changed;
+ * where such a flag is left out, it was probably forgotten, and counts as a difference.
+ */
 function hasOtherFlags({ lock, flags: now }: FileLock): boolean {
   const before: LockFlags = lock?.head.flags ?? now;
   return Object.keys({ ...before, ...now }).some((flag) => {
@@ -441,7 +446,7 @@ function beforeCommand({ lock, flags }: FileLock, typed: readonly string[], cwd:
     .join("")}`;
 }
 
-/** Throws `ORIGINALS_MISSING` for pictures that cannot be had for free. */
+/** Throws `ORIGINALS_MISSING` for pictures that must be paid for again. */
 function requireOriginals(
   { typed, cwd }: CommandContext,
   files: readonly FileLock[],
@@ -460,7 +465,7 @@ function requireOriginals(
 const lockNames = (cwd: string, files: readonly FileLock[]) =>
   files.map(({ path }) => shownPath(cwd, lockPathOf(path))).join(", ");
 
-/** Describes lines with what each costs, and all of them. */
+/** Describes lines, and says what it costs to make all of them. */
 function pricedLines(
   files: readonly FileLock[],
   lines: readonly LockedLine[],
@@ -497,7 +502,7 @@ export async function writeLocks(
   { dir, isNew, isUpdate, files: { root } }: Pick<SubmitOptions, "dir" | "isNew" | "isUpdate" | "files">,
   { files }: RunLocks,
 ): Promise<string[]> {
-  const found = await entriesOfRun(dir, promptsIn(files));
+  const found = entriesOfRun(await readRunPictures(dir), promptsIn(files));
   for (const { path, lock, lines, flags } of files) {
     const isDone = new Set(
       lines
@@ -578,12 +583,14 @@ export async function fixFiles(
   const wrong = lines.filter(({ state, prompt }) => prompt !== null && state !== "ok" && state !== "altered");
   if (wrong.length === 0 || (await readRunState(dir)) === null) return false;
   return withRunLock(dir, { clock, signal }, async () => {
-    const results = await readResults(dir);
-    const input = await readRunInput(dir);
+    const run = await readRunPictures(dir);
+    if (run === null) return false;
+    const { input } = run;
+    const results = [...run.results.values()];
     const made = new Map(
       results.flatMap(({ custom_id: id, files: [file] }) => (file ? [[file.sha256, id]] : [])),
     );
-    const found = await entriesOfRun(dir, promptsIn([{ lines }]));
+    const found = entriesOfRun(run, promptsIn([{ lines }]));
     // The line of the run whose pictures are the originals of a prompt.
     const prompts = new Map<string, LockPrompt>();
     for (const { prompt, line, isMade } of wrong) {
@@ -598,11 +605,11 @@ export async function fixFiles(
       prompts.get(placeOf(source, source.values))?.item.files ?? null;
     const outcome = await makeFiles({ dir, lines: results, filesOf, isKnown: known, signal });
     for (const problem of outcome?.problems ?? []) output.note(formatProblem(problem));
-    const images = new Map((outcome?.lines ?? results).map((line) => [line.custom_id, line]));
+    const now = new Map((outcome?.lines ?? results).map((line) => [line.custom_id, line]));
     const entries = new Map<LockPrompt, LockEntry>();
     for (const line of input.lines()) {
       const prompt = prompts.get(placeOf(line.source, line.source.values));
-      const entry = prompt && (await entryOf(dir, prompt, line, images));
+      const entry = prompt && entryOf({ ...run, results: now }, prompt, line);
       if (prompt !== undefined && entry != null) entries.set(prompt, entry);
     }
     await writeLock(path, lock, { lines, made: entries, flags, keepsUnused: true, root });

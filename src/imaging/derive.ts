@@ -22,7 +22,10 @@ interface Derived {
   losesCredentials: boolean;
 }
 
-/** What the library takes where a line says nothing. */
+/** The files of a process wait for each other: together they take no more memory than this allows. */
+const decoding = new Decoding();
+
+/** The encode quality of files whose lines name none. */
 const QUALITIES: Record<Exclude<FileFormat, "png">, number> = { jpeg: 85, webp: 82, avif: 55 };
 const FORMATS: Record<ImageMimeType, FileFormat> = {
   "image/png": "png",
@@ -39,7 +42,6 @@ export async function deriveFile(
   original: Buffer,
   form: FileForm,
   source: DigitalSource | null,
-  decoding = new Decoding(),
 ): Promise<Derived> {
   const { sharp } = await import("./sharp-config.ts");
   const limits = { maxPixels: Number.POSITIVE_INFINITY };

@@ -1,6 +1,6 @@
 import { DECODE_SECONDS, type Decoding } from "./decoding.ts";
 
-/** What the pixels of a picture say, whatever it was to show. */
+/** What the pixels of a picture alone show, whatever was asked for. */
 export interface Look {
   /** All pixels have nearly one colour. */
   flat: boolean;
@@ -80,7 +80,7 @@ function lookAtPixels(rgba: Uint8Array, width: number, height: number): Look {
   };
 }
 
-/** On grey, both black and white drawings are seen. */
+/** Puts the picture on grey: there, both black and white drawings on transparent ground can be seen. */
 function onGrey(rgba: Uint8Array): Uint8Array {
   const rgb = new Uint8Array((rgba.length / 4) * 3);
   for (let from = 0, to = 0; from < rgba.length; from += 4, to += 3) {

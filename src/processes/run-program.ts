@@ -6,7 +6,7 @@ import type { Clock } from "../kernel/clock.ts";
 import { endDescendants } from "./guard.ts";
 
 /*
- * A program of one's own that is given one text and says something: its process group, its end, and what is left of its output.
+ * Runs a program of the user: gives it a text, keeps the end of its output, and ends every process that it leaves behind.
  */
 
 /** How long a process that could not be found may hold the streams open. */
@@ -26,8 +26,9 @@ export class NotStarted extends Error {}
 type Program = ChildProcessByStdio<Writable, Readable, Readable>;
 
 /**
- * Runs a program to its end, in a process group of its own. Then ends every process that it has left. When `signal`
- * aborts first, ends them all, and rejects with the signal's reason. Throws `NotStarted` when the program cannot be started.
+ * Runs a program to its end, in a process group of its own, and then ends every process that it has left behind. When `signal`
+ * aborts first, ends the program and these processes, and rejects with the reason of the signal. Throws `NotStarted` when the
+ * program cannot be started.
  */
 export async function runProgram(
   argv: readonly string[],

@@ -92,9 +92,9 @@ export function checkFiles(
     return checkFile(beside, "also", { ...check, shape, named: null }) ?? [];
   });
   if (main === null) return [];
-  for (const { path } of others)
-    if (NUMBER.test(path) !== NUMBER.test(main.path))
-      report("also", `${shown(path)}: write {{n}} in each file of the line, or in none`);
+  for (const other of others)
+    if (isNumbered(other) !== isNumbered(main))
+      report("also", `${shown(other.path)}: write {{n}} in each file of the line, or in none`);
   return [main, ...others];
 }
 
@@ -283,12 +283,13 @@ function checkAlso(value: unknown, report: Report): { name: string; pixels?: str
     });
 }
 
-/** Returns the path of a file for the image of the line with a number, from 1. */
-export function numberedPath({ path }: WantedFile, number: number): string {
-  return path.replace(all(NUMBER), String(number));
+/** Returns the paths of a file for the images of a line: a path for each image where the file `isNumbered`, else a single path. */
+export function pathsOf(file: WantedFile, outputCount: number): string[] {
+  const count = isNumbered(file) ? outputCount : 1;
+  return Array.from({ length: count }, (_, i) => file.path.replace(all(NUMBER), String(i + 1)));
 }
 
-/** Whether each image of a line has files of its own; else its chosen one has. */
+/** Whether each image of a line has a file of its own. Otherwise only the chosen image has. */
 export function isNumbered({ path }: WantedFile): boolean {
   return NUMBER.test(path);
 }

@@ -29,7 +29,7 @@ const lookSchema = z.object({
 const lineSchema = z.object({
   sha256: z.string(),
   rules: z.literal(RULES),
-  /** Null for a picture that says nothing. */
+  /** Null for a picture that cannot be decoded, or is too small to judge. */
   look: lookSchema.nullable(),
 });
 
@@ -48,14 +48,14 @@ export type Oddities = ReadonlyMap<string, readonly Oddity[]>;
 /** The pictures are read and decoded this many at once, and written down after this many. */
 const AT_ONCE = 4;
 const TOGETHER = 32;
-/** Larger files are no images of ours. */
+/** Larger files are not looked at. */
 const MOST_BYTES = 128 * 2 ** 20;
 
 type PictureLine = Pick<ResultLine, "custom_id" | "files" | "play_money">;
 
 /**
- * Looks at each picture of a run at which nobody has looked, drawings left out. What cannot be read or changed by hand is left
- * out. A stop ends it between two pictures, and what was found before stays. Throws `SAVE_FAILED`.
+ * Looks at each picture of a run that was not looked at before. Drawings are left out, and so are pictures that cannot be read or
+ * were changed by hand. When `signal` aborts, no further picture is looked at, and what was found stays. Throws `SAVE_FAILED`.
  */
 export async function lookAtPictures(
   dir: string,

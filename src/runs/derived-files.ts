@@ -12,7 +12,7 @@ import { canonicalJson } from "../kernel/json.ts";
 import { foldFileName } from "../kernel/text.ts";
 import { readLines } from "../prompts/lines.ts";
 import { type FileLine, formatProblem, type Problem } from "../prompts/problems.ts";
-import { isNumbered, type LineFiles, numberedPath, type WantedFile } from "../prompts/wanted-files.ts";
+import { isNumbered, type LineFiles, pathsOf, type WantedFile } from "../prompts/wanted-files.ts";
 import { type InputLine, lineFilesOf, pathFrom, type RunInput, readRunInput } from "./directory/input.ts";
 import { FILES_FILE } from "./directory/names.ts";
 import { type ResultLine, readVersions, writeResults } from "./directory/results.ts";
@@ -34,7 +34,7 @@ import { stands } from "./standing.ts";
  * file. The pictures in the run's directory stay as they are, so these files can be made again at any time, for free.
  */
 
-/** A line of the record of a run: a file that it has made. The line is added before the file is written. */
+/** A line of the record of a run: a file that the run has made of a picture. The line is added before the file is written. */
 const recordSchema = z.object({
   /** From the directory of the prompt file on; `from` leads there from that of the run. */
   path: z.string(),
@@ -123,7 +123,7 @@ interface FilesJob {
   isStrict?: boolean | undefined;
   /** The files that a line wants now. Null: as the input of the run says. Default: always that. */
   filesOf?: ((line: InputLine) => LineFiles | null) | undefined;
-  /** Whether something else than the record of the run knows a file with this content at a path. Default: nothing does. */
+  /** Whether a lock file names a file with this content at a path. Such a file may be replaced, and is not removed. Default: none does. */
   isKnown?: ((path: string, sha256: string) => boolean) | undefined;
   signal?: AbortSignal | undefined;
 }
@@ -133,7 +133,7 @@ interface FilesOutcome {
   lines: ResultLine[];
   /** The number of files that were written now. */
   writtenCount: number;
-  /** Files that were not made: of others, or larger than their pictures. */
+  /** Files that were not made: another file is in their place, or their pictures are too small or changed. */
   problems: (Problem & { code: "FILE_EXISTS" | "ITEMS_FAILED" })[];
   /** Files, as lines name them, that have more pixels than their pictures. */
   enlarged: string[];
@@ -160,13 +160,14 @@ interface Target {
   source: DigitalSource | null;
 }
 
-/** Pictures are decoded two at a time; meanwhile files are read and written. */
+/** Files under way at once: while pictures are decoded, others are read and written. */
 const AT_ONCE = 4;
 
 /**
- * Makes the files that the lines of a run want of its pictures. A file that is as it should be is not written again; others are
- * replaced whole. A file of a person stays, and is a problem. Files that no line names any more are removed if they are as the
- * run has made them. After a kill, another call goes on. Throws `SAVE_FAILED` when the disk refuses.
+ * Makes the files that the lines of a run want of its pictures, and adds them to the results. A file that is as it should be is not
+ * written again; others are replaced whole. A file that the run has not made stays, and is reported as a problem. Files that no line
+ * names any more are removed if they are as the run has made them. After a kill, another call goes on. Returns null if the run wants
+ * no files and has made none. Throws `SAVE_FAILED` when the disk refuses.
  */
 export async function makeFiles(job: FilesJob): Promise<FilesOutcome | null> {
   const { dir, signal } = job;
@@ -224,11 +225,10 @@ async function findTargets({ dir, lines, filesOf = () => null }: FilesJob, input
       undecided.push(line.custom_id);
     for (const [index, file] of files.wanted.entries()) {
       const field = index === 0 ? "file" : "also";
-      const pictures = isNumbered(file) ? here : [chosen ?? first];
-      for (const [at, picture] of pictures.entries()) {
-        const path = numberedPath(file, at + 1);
+      for (const [at, path] of pathsOf(file, ids.length).entries()) {
         wanted.add(foldFileName(resolve(files.from, path)));
-        if (picture === null || picture === undefined) continue;
+        const picture = isNumbered(file) ? here[at] : (chosen ?? first);
+        if (picture == null) continue;
         const source = files.unmarked ? null : sourceOf(line, results.get(picture.id));
         targets.push({ line, files, file, field, path, source, ...picture });
       }
@@ -391,7 +391,7 @@ function conflictOf(isChanged: boolean): string {
 }
 
 /**
- * Throws `FILE_EXISTS`, before anything is paid, where files of the lines exist that the run has not made, or that were changed
+ * Throws `FILE_EXISTS`, before anything is paid, if a file that a line wants exists and the run has not made it, or it was changed
  * since. `isKnown`: as in `FilesJob`.
  */
 export async function requireOwnFiles(
@@ -401,10 +401,10 @@ export async function requireOwnFiles(
 ): Promise<void> {
   const problems: Problem[] = [];
   let made: MadeFiles | null = null;
-  for (const { files, fileLine, outputCount } of items)
-    for (const [index, file] of files?.wanted.entries() ?? [])
-      for (let number = 1; files !== undefined && number <= (isNumbered(file) ? outputCount : 1); number++) {
-        const path = numberedPath(file, number);
+  for (const { files = null, fileLine, outputCount } of items) {
+    if (files === null) continue;
+    for (const [index, file] of files.wanted.entries())
+      for (const path of pathsOf(file, outputCount)) {
         const full = resolve(files.from, path);
         const there = await hashOrOther(full);
         made ??= await MadeFiles.read(dir);
@@ -412,6 +412,7 @@ export async function requireOwnFiles(
         const message = `${JSON.stringify(path)} ${conflictOf(made.last(full) !== undefined)}`;
         problems.push({ ...fileLine, field: index === 0 ? "file" : "also", message });
       }
+  }
   if (problems.length > 0) throw filesError(problems, "Nothing was sent.");
 }
 
@@ -426,7 +427,7 @@ async function hashOrOther(path: string): Promise<string | null> {
 
 const MOST_SHOWN = 20;
 
-/** Returns the error for files in the place of those that lines want. `more`: what it means for the command. */
+/** Returns the error for files that the run would replace and has not made. `more`: what it means for the command. */
 function filesError(problems: readonly Problem[], more: string): ImgbatchError {
   const lines = problems.slice(0, MOST_SHOWN).map(formatProblem);
   const hidden = problems.length - lines.length;

@@ -13,8 +13,14 @@ import { microsToNumber, numberToMicros } from "../kernel/money.ts";
 import { readSharpVersion, readVersion } from "../kernel/package-file.ts";
 import { type Options, optionsOf, withoutDefaults } from "../prompts/options.ts";
 import { type FileLine, formatProblem } from "../prompts/problems.ts";
-import { isNumbered, type LineFiles, numberedPath } from "../prompts/wanted-files.ts";
-import { type InputLine, lineFilesOf, readRunInput, referencePath } from "./directory/input.ts";
+import { type LineFiles, pathsOf } from "../prompts/wanted-files.ts";
+import {
+  type InputLine,
+  lineFilesOf,
+  type RunInput,
+  readRunInput,
+  referencePath,
+} from "./directory/input.ts";
 import { type ResultLine, readResults } from "./directory/results.ts";
 import { hashFile } from "./directory/run-files.ts";
 import { readRunState } from "./directory/run-state.ts";
@@ -22,7 +28,8 @@ import type { RunState } from "./directory/run-state-schema.ts";
 import type { PromptItem } from "./plan/prompt-files.ts";
 import { followsFiles } from "./plan/shape-items.ts";
 import { textOf } from "./plan/spool.ts";
-import { readReview } from "./review.ts";
+import { gapsIn } from "./plan/update.ts";
+import { type Review, readReview } from "./review.ts";
 import { stands } from "./standing.ts";
 
 /*
@@ -250,12 +257,11 @@ export function lockFilesOf(files: LineFiles | null | undefined, outputCount: nu
     const { path: _, ...form } = file;
     const given = Object.entries(form).filter(([, value]) => value !== undefined);
     const shape = { ...Object.fromEntries(given), ...(unmarked && { unmarked }) };
-    const count = isNumbered(file) ? outputCount : 1;
-    return Array.from({ length: count }, (_each, i) => ({ path: numberedPath(file, i + 1), ...shape }));
+    return pathsOf(file, outputCount).map((path) => ({ path, ...shape }));
   });
 }
 
-/** How a prompt stands to its entry. `unused` is an entry without a prompt. */
+/** The results of comparing a prompt with its entry. `unused`: an entry without a prompt. */
 const LOCK_STATES = ["ok", "stale", "missing", "altered", "unused"] as const;
 export type LockState = (typeof LOCK_STATES)[number];
 
@@ -362,7 +368,7 @@ function entriesOf(lines: readonly LockLine[], prompts: readonly LockPrompt[]): 
       used.add(line);
     }
   }
-  // A prompt without an id that was changed between two others is found by its place.
+  // A prompt without an id whose text was changed is found by its place between two other prompts.
   const places = gapsIn(lines, (line) => (used.has(line) ? line : undefined));
   for (const [before, changed] of gapsIn(prompts, (prompt) => found.get(prompt))) {
     const free = places.get(before)?.filter(({ entry }) => entry.id === undefined) ?? [];
@@ -374,22 +380,10 @@ function entriesOf(lines: readonly LockLine[], prompts: readonly LockPrompt[]): 
   return found;
 }
 
-/** Groups the values without an anchor by the anchor before them. */
-function gapsIn<T>(
-  values: readonly T[],
-  anchorOf: (value: T) => LockLine | undefined,
-): Map<LockLine | null, T[]> {
-  const gaps = new Map<LockLine | null, T[]>();
-  let before: LockLine | null = null;
-  for (const value of values) {
-    const anchor = anchorOf(value);
-    if (anchor !== undefined) before = anchor;
-    else gaps.set(before, [...(gaps.get(before) ?? []), value]);
-  }
-  return gaps;
-}
-
-/** Returns the entries of no prompt. One that only repeats the id or the file of a prompt is left from a merge, and is none of them. */
+/**
+ * Returns the entries that no prompt has. An entry with the id or a file of some prompt is left over from a merge of two branches,
+ * and is not returned.
+ */
 function unusedOf(
   lines: readonly LockLine[],
   prompts: readonly LockPrompt[],
@@ -471,7 +465,7 @@ async function removeLeft(before: Lock, now: readonly LockEntry[]): Promise<stri
   return removed;
 }
 
-/** Whether an entry says the same as another: who made the pictures and when does not change. */
+/** Whether two entries name the same prompt, pictures, files and choice. Who made the pictures, when and at what price is not compared. */
 function isSame(before: LockEntry, now: LockEntry): boolean {
   const facts = ({ id, key, originals, files = [], choice }: LockEntry) =>
     canonicalJson({
@@ -511,52 +505,48 @@ export function requireOwnStems(files: readonly string[]): void {
   }
 }
 
-/**
- * Returns the entries of prompts whose pictures are all in the directory of a run. The prompts are those that the run was made of; of
- * others it has none.
- */
-export async function entriesOfRun(
-  dir: string,
-  prompts: readonly LockPrompt[],
-): Promise<Map<LockPrompt, LockEntry>> {
-  const made = new Map<LockPrompt, LockEntry>();
+/** What the directory of a run says of its pictures. */
+interface RunPictures {
+  state: RunState;
+  input: RunInput;
+  results: ReadonlyMap<string, ResultLine>;
+  choices: Review["choices"];
+}
+
+/** Reads what the directory of a run says of its pictures; null without a run. */
+export async function readRunPictures(dir: string): Promise<RunPictures | null> {
   const state = await readRunState(dir);
-  if (state === null) return made;
+  if (state === null) return null;
   const input = await readRunInput(dir);
   const results = new Map((await readResults(dir)).map((line) => [line.custom_id, line]));
   const { choices } = await readReview(dir);
-  const lines = [...input.lines()];
-  const places = groupBy(lines, ({ source }) => placeOf(source, source.values));
+  return { state, input, results, choices };
+}
+
+/**
+ * Returns the entries of prompts whose pictures are all in the directory of a run. `run`: null without a run. A prompt that says
+ * something else than the line that the run was made of has no entry.
+ */
+export function entriesOfRun(
+  run: RunPictures | null,
+  prompts: readonly LockPrompt[],
+): Map<LockPrompt, LockEntry> {
+  const made = new Map<LockPrompt, LockEntry>();
+  if (run === null) return made;
+  const places = groupBy(run.input.lines(), ({ source }) => placeOf(source, source.values));
   for (const prompt of prompts) {
     const line = places.get(placeOf(prompt.fileLine, prompt.item.variant?.values))?.shift();
     if (line === undefined || !isOfPrompt(line, prompt.item)) continue;
-    const ids = expandedCustomIds(line.custom_id, line.output_count ?? 1);
-    const images = ids.flatMap((id) => results.get(id) ?? []);
-    if (images.length < ids.length || images.some((image) => !stands(image, "here"))) continue;
-    const files = withHashes(prompt.files, images);
-    // A file that could not be made is no file of the prompt yet.
-    if (files === null) continue;
-    const facts = madeOf(images, { line, state, files, choice: choices.get(line.custom_id)?.choose });
-    made.set(prompt, { ...(prompt.id !== null && { id: prompt.id }), key: prompt.key, ...facts });
+    const entry = entryOf(run, prompt, line);
+    if (entry !== null) made.set(prompt, entry);
   }
   return made;
 }
 
 /** Returns the entry of a prompt that a line of a run's input has made; null unless all of its pictures and files are here. */
-export async function entryOf(
-  dir: string,
-  { id, key, files }: LockPrompt,
-  line: InputLine,
-  results: ReadonlyMap<string, ResultLine>,
-): Promise<LockEntry | null> {
-  const state = await readRunState(dir);
-  const ids = expandedCustomIds(line.custom_id, line.output_count ?? 1);
-  const images = ids.flatMap((each) => results.get(each) ?? []);
-  const hashed = withHashes(files, images);
-  const isHere = images.length === ids.length && images.every((image) => stands(image, "here"));
-  if (state === null || hashed === null || !isHere) return null;
-  const choice = (await readReview(dir)).choices.get(line.custom_id)?.choose;
-  return { ...(id !== null && { id }), key, ...madeOf(images, { line, state, files: hashed, choice }) };
+export function entryOf(run: RunPictures, { id, key, files }: LockPrompt, line: InputLine): LockEntry | null {
+  const facts = madeOf(run, line, files);
+  return facts && { ...(id !== null && { id }), key, ...facts };
 }
 
 /** Adds the hashes of files that were made of images; null unless all of them were made. */
@@ -580,7 +570,7 @@ export function placeOf({ file, line }: FileLine, values: Readonly<Record<string
 function isOfPrompt(line: InputLine, item: PromptItem): boolean {
   const { model, quality, outputCount, references } = item;
   const hashes = references.map(({ sha256: hash }) => referencePath(hash));
-  // Where its files decide which shape the model was asked for, nothing of the prompt says it.
+  // Where the shape follows from the files, the prompt does not name it: shapes are not compared.
   const isShaped = followsFiles(item);
   const asked = ({ quality: _, aspect_ratio, size, ...options }: Options) =>
     canonicalJson({
@@ -603,16 +593,21 @@ type MadeFacts = Pick<
   "originals" | "files" | "made_by" | "cost" | "play_money" | "date" | "choice"
 >;
 
-/** Returns the pictures of a prompt with what made them, what they cost, and when. */
+/**
+ * Returns the pictures that a line of a run's input has made, with what made them, what they cost, and when; null unless all of the
+ * pictures and `files` are here.
+ */
 function madeOf(
-  images: readonly ResultLine[],
-  {
-    line,
-    files,
-    choice,
-    state: { batches, request, model: realtime, created_at: began },
-  }: { line: InputLine; state: RunState; files: MadeFacts["files"]; choice: MadeFacts["choice"] },
-): MadeFacts {
+  { state: { batches, request, model: realtime, created_at: began }, results, choices }: RunPictures,
+  line: InputLine,
+  files: readonly LockFile[],
+): MadeFacts | null {
+  const ids = expandedCustomIds(line.custom_id, line.output_count ?? 1);
+  const images = ids.flatMap((id) => results.get(id) ?? []);
+  if (images.length < ids.length || images.some((image) => !stands(image, "here"))) return null;
+  const hashed = withHashes(files, images);
+  if (hashed === null) return null;
+  const choice = choices.get(line.custom_id)?.choose;
   const costs = images.map(({ cost }) => cost);
   const sum = costs.includes(undefined)
     ? null
@@ -624,7 +619,7 @@ function madeOf(
   const { edit, picture } = again;
   return {
     originals: images.flatMap((image) => image.files[0]?.sha256 ?? []),
-    ...(files !== undefined && files.length > 0 && { files }),
+    ...(hashed.length > 0 && { files: hashed }),
     made_by: {
       model,
       ...(provider !== undefined && { provider }),
@@ -645,25 +640,19 @@ function madeOf(
  * Entries are found by their files; what prompts say is not read. A lock file that cannot be used stays as it is.
  */
 export async function refreshLocks(dir: string, cwd: string): Promise<void> {
-  const state = await readRunState(dir);
-  if (state === null) return;
-  const results = new Map((await readResults(dir)).map((line) => [line.custom_id, line]));
-  const { choices } = await readReview(dir);
-  const input = await readRunInput(dir);
+  const run = await readRunPictures(dir);
+  if (run === null) return;
   const made = new Map<string, Map<string, MadeFacts>>();
-  for (const line of input.lines()) {
+  for (const line of run.input.lines()) {
     const files = lineFilesOf(dir, line);
     if (files === null) continue;
-    const count = line.output_count ?? 1;
-    const images = expandedCustomIds(line.custom_id, count).flatMap((id) => results.get(id) ?? []);
-    const hashed = withHashes(lockFilesOf(files, count), images);
-    const [first] = hashed ?? [];
-    if (hashed === null || first === undefined || images.some((image) => !stands(image, "here"))) continue;
+    const facts = madeOf(run, line, lockFilesOf(files, line.output_count ?? 1));
+    const [first] = facts?.files ?? [];
+    if (facts === null || first === undefined) continue;
     const promptFile = join(files.from, basename(line.source.file));
     const entries = made.get(promptFile) ?? new Map<string, MadeFacts>();
     made.set(promptFile, entries);
-    const choice = choices.get(line.custom_id)?.choose;
-    entries.set(first.path, madeOf(images, { line, state, files: hashed, choice }));
+    entries.set(first.path, facts);
   }
   for (const [promptFile, entries] of made) {
     const lock = await readLock(promptFile, cwd).catch(() => null);

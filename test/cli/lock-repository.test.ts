@@ -262,6 +262,8 @@ it("[LOCK-5] a picture that retry makes again is in the lock: what made it chang
 it("[LOCK-6] check --fix makes what is free from the originals of the run, and asks nobody", async () => {
   const { upstream, one, asked } = await made();
   rmSync(one.path("public/dog.webp"));
+  const wrong = await one.run("check", "pets.jsonl", "--fix", "--compare", "out");
+  expect([wrong.code, existsSync(one.path("public/dog.webp"))]).toEqual([2, false]);
   writeFileSync(one.path("public/owl.webp"), "mine");
   one.write([line("cat", "a cat", { pixels: "32x32" }), line("dog"), line("owl"), line("fox")]);
   expect(await one.check("--fix")).toMatchObject({

@@ -118,3 +118,22 @@ it("[DERIVE-7] where nothing but the metadata changes, the pixels are not encode
     ]);
   }
 });
+
+it("large pictures are decoded one at a time, whoever asks for their files", async () => {
+  const create = { width: 2200, height: 2200, channels: 3, background: "#abcdef" } as const;
+  const large = await sharp({ create }).webp().toBuffer();
+  let most = 0;
+  const count = () => {
+    const { queue, process } = sharp.counters();
+    most = Math.max(most, queue + process);
+  };
+  sharp.queue.on("change", count);
+  try {
+    const form: FileForm = { format: "jpeg", pixels: "100x100" };
+    await Promise.all(Array.from({ length: 6 }, () => deriveFile(large, form, null)));
+  } finally {
+    sharp.queue.off("change", count);
+  }
+  // The library counts a picture a moment longer than its work takes.
+  expect(most).toBeLessThanOrEqual(2);
+});

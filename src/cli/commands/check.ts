@@ -94,6 +94,10 @@ async function run(context: CommandContext<Typed>): Promise<CommandResult> {
   const { arguments: files, options, cwd, clock, signal, output } = context;
   if (files.includes(STDIN))
     throw new ImgbatchError("USAGE", "Standard input has no lock file: name a prompt file.");
+  if (options.compare !== undefined && options.before === undefined)
+    throw new ImgbatchError("USAGE", "--compare: name the earlier state with --before.", {
+      param: "--compare",
+    });
   await requireReportPaths(options, cwd);
   requireOwnStems(files);
   const { root: typed } = options;
@@ -141,18 +145,12 @@ async function run(context: CommandContext<Typed>): Promise<CommandResult> {
   return describe(context, checked, found, totals);
 }
 
-/** Finds the pictures whose files are others than in an earlier state of the directory, by both lock files; null without --before. */
+/** Compares the lock files with those of an earlier state of the directory. Returns the pictures whose files differ; none without `--before`. */
 async function changedPictures(
-  { cwd, options: { before: typed, compare } }: CommandContext<Typed>,
+  { cwd, options: { before: typed } }: CommandContext<Typed>,
   checked: readonly CheckedFile[],
 ): Promise<ChangedPicture[]> {
-  if (typed === undefined) {
-    if (compare !== undefined)
-      throw new ImgbatchError("USAGE", "--compare: name the earlier state with --before.", {
-        param: "--compare",
-      });
-    return [];
-  }
+  if (typed === undefined) return [];
   const before = resolve(cwd, typed);
   const changed: ChangedPicture[] = [];
   const fromRoot = pathsFrom(readRepositoryRoot(), cwd);
@@ -271,7 +269,7 @@ function describe(
   };
 }
 
-/** The command that makes what is stale or missing, and removes what is unused, of the first prompt file that needs it. */
+/** Returns the command that makes stale and missing pictures and removes unused ones, for the first prompt file that has any. */
 function nextOf({ cwd }: CommandContext, checked: readonly CheckedFile[]): string | null {
   for (const { file, lock, lines } of checked) {
     const isIn = (...states: LockState[]) => lines.some(({ state }) => states.includes(state));

@@ -104,7 +104,7 @@ async function run(context: CommandContext<Typed>): Promise<CommandResult> {
     const input = await readRunInput(dir);
     const { pictures, dropped } = await picturesOf(dir, lines, input, form?.format);
     await requireHere(dir, shownDir, lines, pictures, signal);
-    // A new directory gets its name when all is in it.
+    // A new directory gets its name when all files are in it.
     const folder = isNew ? `${to}.${randomBytes(6).toString("hex")}${PARTIAL_SUFFIX}` : to;
     let bytes = 0;
     try {
@@ -135,7 +135,7 @@ async function run(context: CommandContext<Typed>): Promise<CommandResult> {
   });
 }
 
-/** Reads how the pictures are written; null as they are. Throws `USAGE`. */
+/** Reads the form in which the pictures are written; null where their files are copied. Throws `USAGE`. */
 function formOf({
   pixels,
   fit,
@@ -156,7 +156,10 @@ function formOf({
   return { ...checked, ...(format !== undefined && { format }) };
 }
 
-/** Returns the pictures of a run in its order, each with its prompt: without the dropped ones, and of a choice only the chosen one. */
+/**
+ * Returns the pictures of a run in its order, each with its prompt. Pictures that the review has dropped are left out. Where a person
+ * has chosen among the images of a prompt, only the chosen one is returned.
+ */
 async function picturesOf(
   dir: string,
   lines: readonly ResultLine[],
@@ -192,7 +195,7 @@ async function picturesOf(
 
 const stemOf = ({ path }: ResultFile) => path.replace(/^.*\//, "").replace(/\.[^.]*$/, "");
 
-/** Throws `IMAGES_MISSING`, which names them, unless all pictures are here and as they were made. */
+/** Throws `IMAGES_MISSING` with the names of the pictures that are not here, or are not as they were made. */
 async function requireHere(
   dir: string,
   shownDir: string,

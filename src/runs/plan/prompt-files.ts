@@ -10,7 +10,7 @@ import type { CheckedRow, RowSource, Variant } from "../../prompts/check-row.ts"
 import { type Options, optionsOf } from "../../prompts/options.ts";
 import { type FileLine, MOST_SHOWN_CHARS, type Problems, type Report } from "../../prompts/problems.ts";
 import { PromptReader, type ReaderRules } from "../../prompts/prompt-reader.ts";
-import { isNumbered, type LineFiles, numberedPath } from "../../prompts/wanted-files.ts";
+import { type LineFiles, pathsOf } from "../../prompts/wanted-files.ts";
 import { RUN_STATE_FILE } from "../directory/run-state.ts";
 import { loadReference, type PromptReference } from "./reference-files.ts";
 import { type PromptText, Spool, textOf } from "./spool.ts";
@@ -259,8 +259,7 @@ async function claimFiles(
   const own = new Set<string>();
   for (const [index, file] of files.wanted.entries()) {
     const field = index === 0 ? "file" : "also";
-    for (let number = 1; number <= (isNumbered(file) ? outputCount : 1); number++) {
-      const path = numberedPath(file, number);
+    for (const path of pathsOf(file, outputCount)) {
       const real = await findFile(files, path);
       const isInRoot = real !== null && (rules.root === undefined || isWithin(rules.root, real));
       if (real === null || !isInRoot) {

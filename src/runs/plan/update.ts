@@ -147,19 +147,24 @@ function findItems(old: readonly OldItem[], items: readonly PromptItem[]): Map<P
   return found;
 }
 
-/** Groups the items without an anchor by the anchor before them. */
-function gapsIn<T>(items: readonly T[], anchorOf: (item: T) => OldItem | undefined): Map<string, T[]> {
-  let place = "";
-  const placed = items.map((item) => {
-    const anchor = anchorOf(item);
-    if (anchor !== undefined) place = anchor.id;
-    return { item, place, isFree: anchor === undefined };
-  });
-  const gaps = groupBy(
-    placed.filter(({ isFree }) => isFree),
-    (each) => each.place,
-  );
-  return new Map([...gaps].map(([key, group]) => [key, group.map(({ item }) => item)]));
+/** Groups the values without an anchor by the anchor before them; null: before the first anchor. */
+export function gapsIn<Value, Anchor>(
+  values: readonly Value[],
+  anchorOf: (value: Value) => Anchor | undefined,
+): Map<Anchor | null, Value[]> {
+  const gaps = new Map<Anchor | null, Value[]>();
+  let before: Anchor | null = null;
+  for (const value of values) {
+    const anchor = anchorOf(value);
+    if (anchor !== undefined) {
+      before = anchor;
+      continue;
+    }
+    const gap = gaps.get(before) ?? [];
+    gap.push(value);
+    gaps.set(before, gap);
+  }
+  return gaps;
 }
 
 /** Returns a text that stands for all that an item asks for but its id: equal for equal items. */

@@ -95,7 +95,7 @@ export function priceText({ costMicroUsd: micros }: Pick<CheckedPicture, "costMi
   return micros === 0 ? "" : `about ${formatUsd(micros)}`;
 }
 
-/** A picture whose file is another one than before. A side is null where there is none. */
+/** A picture whose file has changed. `before` and `now` are null where there was or is no file. */
 export interface ChangedPicture {
   id: string;
   /** The file, from the working directory on, with `/`. */
@@ -107,7 +107,7 @@ export interface ChangedPicture {
 interface ChangedSide {
   /** Absolute. */
   path: string;
-  /** Its address in the repository, for a summary that shows no files of a job; null where that is not known. */
+  /** Its address in the repository, for the summary of a job, which cannot show the files of the job; null where it is not known. */
   link: string | null;
 }
 
@@ -170,16 +170,18 @@ export async function writeCheckReports(
   const { junit, markdown, actions, say } = options;
   const images = pictures.map(asCase);
   const failedCount = images.filter(({ error }) => error !== null).length;
-  const none = { model: null, batches: [], cost: null, paidNowMicroUsd: 0 };
-  const times = { startedAt: at, endedAt: at };
   const report: CaseReport = {
-    ...none,
-    ...times,
     title,
     images,
     failedCount,
     directory: title,
     directoryFromRoot: ".",
+    startedAt: at,
+    endedAt: at,
+    model: null,
+    batches: [],
+    cost: null,
+    paidNowMicroUsd: 0,
   };
   const markdownOf = (linkOf: (side: ChangedSide) => string | null) =>
     [checkMarkdown(pictures, title, summary), ...changedRows(changed, linkOf)].join("\n");
@@ -198,10 +200,18 @@ export async function writeCheckReports(
 /** A report as JUnit and annotations need it. */
 interface CaseReport
   extends Pick<
-      RunReport,
-      "title" | "failedCount" | "startedAt" | "endedAt" | "directory" | "directoryFromRoot"
-    >,
-    Pick<RunReport, "model" | "batches" | "cost" | "paidNowMicroUsd"> {
+    RunReport,
+    | "title"
+    | "failedCount"
+    | "startedAt"
+    | "endedAt"
+    | "directory"
+    | "directoryFromRoot"
+    | "model"
+    | "batches"
+    | "cost"
+    | "paidNowMicroUsd"
+  > {
   images: readonly CaseImage[];
 }
 
