@@ -8,7 +8,7 @@ const MAX_COUNT = 10;
 
 const countError = `must be 1 to ${MAX_COUNT}`;
 /** The most unfinished pictures before an image. */
-const MAX_PARTIALS = 3;
+export const MAX_PARTIALS = 3;
 const partialsError = `must be 0 to ${MAX_PARTIALS}`;
 const percentError = "must be 0 to 100";
 const seedError = `must be a whole number from 0 to ${MOST_SEED}`;
@@ -126,7 +126,7 @@ const imagesSchema = z.object({
   ...facts,
 });
 
-/** One event of a stream: an image, or one that is not finished. */
+/** One event of a stream: a finished image, or an unfinished picture before it. */
 const imageEventSchema = z.object({
   type: z.enum([
     "image_generation.partial_image",
@@ -134,7 +134,7 @@ const imageEventSchema = z.object({
     "image_edit.partial_image",
     "image_edit.completed",
   ]),
-  partial_image_index: z.int().optional().describe("of an unfinished one: from 0"),
+  partial_image_index: z.int().optional().describe("of an unfinished picture: its number, from 0"),
   b64_json: z.string(),
   created_at: z.int().describe("Unix seconds"),
   ...facts,
@@ -322,7 +322,9 @@ const imageToolSchema = z.looseObject({
   action: z
     .enum(["generate", "edit", "auto"], "must be generate, edit or auto")
     .nullish()
-    .describe("`generate`: the picture of the response before is no input; `edit`: there must be one"),
+    .describe(
+      "`generate`: the picture of the previous response is no input; `edit`: there must be an input image",
+    ),
 });
 
 const inputPartSchema = z.looseObject({
@@ -340,7 +342,10 @@ const inputItemSchema = z.looseObject({
   role: z.string().nullish().describe("`user`, `assistant`, `system` or `developer`"),
   content: z.union([z.string(), z.array(inputPartSchema)], "must be a text or a list of parts").nullish(),
   id: z.string().nullish().describe("of an `image_generation_call`: its picture is an input"),
-  result: z.string().nullish().describe("the Base64 of such a picture that is not kept here"),
+  result: z
+    .string()
+    .nullish()
+    .describe("of an `image_generation_call`: the Base64 of its picture, where the picture is not kept here"),
 });
 
 const MAX_NAME_CHARS = 256;
@@ -351,7 +356,7 @@ const createResponseSchema = z.object({
     .string()
     .max(MAX_NAME_CHARS, `has more than ${MAX_NAME_CHARS} characters`)
     .nullish()
-    .describe("comes back as it was; the image model is that of the tool"),
+    .describe("returned as it is; the model of the tool makes the image"),
   input: z
     .union([z.string(), z.array(inputItemSchema)], "must be a text or a list of items")
     .describe("what to draw, or how to edit"),
@@ -360,7 +365,7 @@ const createResponseSchema = z.object({
   instructions: z
     .string()
     .nullish()
-    .describe("comes before the input; not part of the responses that follow"),
+    .describe("comes before the input; responses that continue this one do not get it"),
   previous_response_id: z
     .string()
     .nullish()
@@ -397,7 +402,9 @@ const responseSchema = z.looseObject({
   previous_response_id: z.string().nullable(),
   store: z.boolean(),
   metadata: z.record(z.string(), z.string()).nullable(),
-  usage: usageSchema.nullable().describe("of texts, beside a drawing alone; null until there is an image"),
+  usage: usageSchema
+    .nullable()
+    .describe("the tokens of the texts, counted for drawings alone; null until there is an image"),
   tool_usage: z
     .object({ image_gen: usageSchema })
     .optional()

@@ -368,14 +368,14 @@ export interface InteractionRecord {
   /** Begins as the ids of its API do, such as `resp_`. */
   id: string;
   apiKeyId: string;
-  /** The API that it came by. No other one shows it. */
+  /** The API that it was made by. No other API shows it. */
   api: VerbatimAnswer["api"];
   status: "in_progress" | "completed" | "failed" | "cancelled";
-  /** The one that it continues; null at the beginning of a conversation. */
+  /** The interaction that it continues; null at the beginning of a conversation. */
   previousId: string | null;
-  /** What was asked for, as JSON of its API. A text that is the key of a blob stands for the Base64 of that image. */
+  /** What interactions that continue it need, as its API writes it. The key of a blob stands for the Base64 of that image. */
   input: Readonly<Record<string, unknown>>;
-  /** The body of the answer, in the same way; while it is in progress, what it is so far. */
+  /** The body of the answer, with keys of blobs in the same way. While it is in progress: what is known so far. */
   answer: Readonly<Record<string, unknown>>;
   pictures: readonly InteractionPicture[];
   /** The process that works on it; null when it has ended. */

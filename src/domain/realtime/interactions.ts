@@ -13,10 +13,10 @@ interface Deps {
   clock: Clock;
 }
 
-/** The most interactions of a conversation that a request is told of, the newest ones. */
+/** How many earlier interactions of a conversation a request continues at most. Older interactions are left out. */
 const MOST_EARLIER = 100;
 
-/** An image of an interaction before it is kept. */
+/** An image of an interaction that is to be stored. */
 interface NewPicture {
   from: InteractionPicture["from"];
   mimeType: ImageMimeType;
@@ -24,8 +24,8 @@ interface NewPicture {
 }
 
 /**
- * An interaction that is being made. Its images become blobs first; its row is written with the payment, so that nothing unpaid
- * can be fetched.
+ * An interaction that is being made. Its images become blobs first. Its answer is written in the transaction of the payment, so
+ * that nobody can fetch what is not paid.
  */
 export class NewInteraction {
   readonly id: string;
@@ -33,7 +33,7 @@ export class NewInteraction {
   readonly #facts: Pick<InteractionRecord, "apiKeyId" | "api" | "previousId">;
   readonly #pictures: InteractionPicture[] = [];
   #content: Pick<InteractionRecord, "input" | "answer"> = { input: {}, answer: {} };
-  /** Its row is in the database since it began: its caller does not wait for the answer. */
+  /** Whether its row was written when the work began, because its caller does not wait for the answer. */
   #isBegun = false;
 
   constructor(deps: Deps, id: string, facts: Pick<InteractionRecord, "apiKeyId" | "api" | "previousId">) {
@@ -43,8 +43,8 @@ export class NewInteraction {
   }
 
   /**
-   * Stores an image durably. Returns what stands for its Base64 in `input` and `answer`: the key of its blob. `isKept`: false when
-   * there is to be no blob.
+   * Stores an image durably. Returns the key of its blob, which stands for its Base64 in `input` and `answer`. `isKept`: whether
+   * the bytes are stored; false for an interaction that nobody can fetch later.
    */
   async add({ from, mimeType, image }: NewPicture, isKept = true): Promise<string> {
     const blobKey = `${picturesPrefix(this.id)}${this.#pictures.length}`;
@@ -65,7 +65,7 @@ export class NewInteraction {
     return tx.interactions.insert(this.#record({ status: "in_progress", worker }));
   }
 
-  /** Takes the whole content, which `write` writes. */
+  /** Sets the content that `write` writes. */
   complete(content: Pick<InteractionRecord, "input" | "answer">): void {
     this.#content = content;
   }
@@ -78,11 +78,14 @@ export class NewInteraction {
     if (!isChanged) throw new ImgbatchError("REALTIME_CANCELLED", "The interaction was cancelled.");
   }
 
-  /** Writes that there is no answer, with the body that says why; removes what was stored of one that has no row. */
+  /**
+   * Writes that the interaction has failed. `answer`: the body that says why. An interaction whose row was not written at
+   * its beginning leaves nothing: its images are removed.
+   */
   async fail(error: unknown, answer: InteractionRecord["answer"]): Promise<void> {
     const { stores, blobs } = this.#deps;
     if (!this.#isBegun) {
-      // The row may be there all the same. Files without one are removed later.
+      // The row may have been written all the same. Images without a row are removed later.
       if (!StorageUnavailable.mayHaveHappened(error)) await blobs.deleteAll(picturesPrefix(this.id));
       return;
     }
@@ -98,7 +101,10 @@ export class NewInteraction {
   }
 }
 
-/** Finds an interaction of a key; null when the key has none of this id that came by this API, or it has expired. */
+/**
+ * Finds an interaction by its id. Returns null unless it belongs to this key, was made by this API and has not expired. An
+ * interaction whose process has ended counts as failed.
+ */
 export async function findInteraction(
   { stores, clock }: Pick<Deps, "stores" | "clock">,
   { apiKeyId, api }: Pick<InteractionRecord, "apiKeyId" | "api">,
@@ -113,7 +119,10 @@ export async function findInteraction(
   return now?.status === "in_progress" ? { ...now, status: "failed" } : now;
 }
 
-/** Returns an interaction with those that it continues, the oldest first. A conversation begins anew behind one that was deleted. */
+/**
+ * Returns an interaction and the interactions that it continues, the oldest first. A conversation begins after an interaction that
+ * was deleted.
+ */
 export async function conversationOf(
   deps: Pick<Deps, "stores" | "clock">,
   last: InteractionRecord | null,

@@ -94,9 +94,12 @@ interface RealtimeRequest {
   finish?: Finish;
   /** Writes the body of the answer, before anything is paid for. An `ImgbatchError` that it throws is the answer instead. */
   render(contents: readonly GeneratedContent[]): Buffer | Promise<Buffer>;
-  /** Writes what shows that the request is at work, in the transaction that holds its money; `begun` is called behind it. */
+  /**
+   * `write` records that the work has begun, in the transaction that holds its money. `begun` is called after that transaction.
+   * Default: nothing is recorded.
+   */
   begin?: { write(tx: Transaction): Promise<void>; begun(): void };
-  /** Writes what is kept of a rendered answer, in the transaction that pays for it. A throw undoes both. Default: nothing is kept. */
+  /** Writes what is kept of a rendered answer, in the transaction that pays for it. An error undoes both. Default: nothing is kept. */
   alongside?(tx: Transaction): Promise<void>;
 }
 

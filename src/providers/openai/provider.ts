@@ -1,4 +1,5 @@
 import { IMAGE_EXTENSIONS, tierOf } from "../../contract/image-formats.ts";
+import { MAX_PARTIALS } from "../../contract/openai-api.ts";
 import type { EntryOf } from "../../contract/provider-entries.ts";
 import {
   type Carried,
@@ -41,8 +42,6 @@ import { resultLines } from "../upstream/result-lines.ts";
 
 /** The most references of one edit, as OpenAI documents it. */
 const MAX_REFERENCES = 16;
-/** The most unfinished pictures of an image. */
-const MOST_PARTIALS = 3;
 
 type Entry = EntryOf<"openai">;
 /** The keys of an entry that decide the fields of a request. `preset`: the vendor's, if it is known. */
@@ -175,7 +174,7 @@ async function readImages(
   const fields = wholeWords({ data: words, usage: valueAt(answer, "usage") }, inJson.decode);
   const notes = [...new Set(revised)].map((text) => `the prompt was rewritten: ${upstreamWords(text)}`);
   const said = { answer: { api: "openai", fields } } as const;
-  const partials = listAt(answer, "partials").slice(0, MOST_PARTIALS);
+  const partials = listAt(answer, "partials").slice(0, MAX_PARTIALS);
   const unfinished = partials.flatMap((entry) => {
     const base64 = textAt(entry, "b64_json");
     return base64 === null ? [] : [inJson.decode(base64)];

@@ -1,15 +1,15 @@
 import type { BigIntStats } from "node:fs";
 
-/** A file as the disk showed it: any change shows in one of these. */
+/** Returns a text that changes whenever the file changes. */
 export const stateOf = ({ ino, size, mtimeNs, ctimeNs }: BigIntStats) =>
   `${ino} ${size} ${mtimeNs} ${ctimeNs}`;
 
-/** What the pictures in memory may take together. */
+/** How many bytes of pictures are kept in memory at most. */
 const MOST_KEPT_BYTES = 256 * 2 ** 20;
 
 /** The pictures that were read and verified last, until their files change. */
 export class KeptImages {
-  /** By the name of the file, the one that was asked for last at the end. */
+  /** By the names of their files. The picture that was asked for last is at the end. */
   readonly #kept = new Map<string, { bytes: Buffer; state: string; sha256: string }>();
   #bytes = 0;
 

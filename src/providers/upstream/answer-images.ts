@@ -224,7 +224,10 @@ export async function* eventsAsJson(body: AsyncIterable<Buffer>): AsyncGenerator
   yield Buffer.from("]");
 }
 
-/** Returns the answer that the events of OpenAI's Images API stand for: its last pictures, with the unfinished ones beside them, or the error that ended it. */
+/**
+ * Returns the events of a stream of OpenAI's Images API as one answer: the finished pictures in `data`, the unfinished ones in
+ * `partials`; or the error that has ended the stream.
+ */
 export function answerOfEvents(events: unknown): unknown {
   if (!Array.isArray(events)) return events;
   const typeOf = (event: unknown) => textAt(event, "type") ?? "";

@@ -46,20 +46,21 @@ export function realtimeHandler(
 /**
  * Returns the body of the answer to a real-time request, and sets the headers of its response: they name the fields without an
  * effect, and with an idempotency key they say whether the answer is that of an earlier request. `nameOf` returns the name that
- * the caller's API has for a field of its vendor.
+ * the caller's API has for a field of its vendor. Default: the same name.
  */
 export async function answerOnce(
   { realtime, realtimeOffers }: Pick<ApiDeps, "realtime" | "realtimeOffers">,
   response: Response,
-  request: Parameters<Realtime["answer"]>[0],
-  nameOf = (field: string) => field,
+  asked: Parameters<Realtime["answer"]>[0] & { nameOf?: (field: string) => string },
 ): Promise<Buffer> {
+  const { nameOf = (field) => field, ...request } = asked;
   const { verbatim, partialImages, ignored = [] } = request.content;
   const first = realtimeOffers.first(request.model.id, needsOf([request.content]));
-  const unread = first === null ? [] : ignoredBy(first.provider, verbatim).map(nameOf);
+  const unread = first === null ? [] : ignoredBy(first.provider, verbatim);
   const hasPartials =
     first === null || isDrawing(first.provider) || first.provider.upstream?.takes.api === "openai";
-  const names = [...ignored, ...unread, ...(partialImages && !hasPartials ? ["partial_images"] : [])];
+  if (partialImages && !hasPartials) unread.push("partial_images");
+  const names = [...ignored, ...unread.map(nameOf)];
   if (names.length > 0) response.setHeader(IGNORED_HEADER, headerList(names));
   const answer = await realtime.answer(request);
   if (!response.headersSent) {

@@ -484,9 +484,9 @@ const END = "event: done\ndata: [DONE]\n\n";
 
 /** Writes the events of a stream. The first `sent` events are left out: the caller has them already. */
 function written(events: readonly StreamEvent[], sent = 0): string {
-  const numbered = events.map(({ event_type, ...data }, i) => {
-    return event(event_type, { event_type, event_id: String(i), ...data });
-  });
+  const numbered = events.map(({ event_type, ...data }, i) =>
+    event(event_type, { event_type, event_id: String(i), ...data }),
+  );
   return numbered.slice(sent).join("");
 }
 
@@ -551,27 +551,23 @@ function createInteraction(deps: ApiDeps) {
           begun();
         },
       };
-      const work = answerOnce(
-        deps,
-        response,
-        {
-          caller,
-          model,
-          content,
-          count: 1,
-          gone: isBackground ? stop.signal : gone,
-          key,
-          fingerprint: fingerprintOf(checked),
-          fieldOf: (about) => fieldOf(about, checked),
-          ...(checked.hasType && {
-            finish: (made) => finishImage(deps.converter, { content, quality: null }, made),
-          }),
-          render: ([made]) => renderInteraction(deps, kept, checked, beginning, made),
-          ...(isBackground && { begin }),
-          ...(isStored && { alongside: (tx) => kept.write(tx) }),
-        },
+      const work = answerOnce(deps, response, {
+        caller,
+        model,
+        content,
+        count: 1,
+        gone: isBackground ? stop.signal : gone,
+        key,
+        fingerprint: fingerprintOf(checked),
+        fieldOf: (about) => fieldOf(about, checked),
+        ...(checked.hasType && {
+          finish: (made) => finishImage(deps.converter, { content, quality: null }, made),
+        }),
+        render: ([made]) => renderInteraction(deps, kept, checked, beginning, made),
+        ...(isBackground && { begin }),
+        ...(isStored && { alongside: (tx) => kept.write(tx) }),
         nameOf,
-      )
+      })
         .catch(async (error) => {
           const shown = error instanceof ImgbatchError ? error : new ImgbatchError("INTERNAL_ERROR");
           if (isStored) await kept.fail(error, failedView(beginning, shown)).catch(() => {});

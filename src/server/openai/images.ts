@@ -32,7 +32,7 @@ export interface FinishedImage {
   size: SizePx;
   usage: Usage | undefined;
   revisedPrompt?: string;
-  /** The image before it was finished. */
+  /** The unfinished pictures before the image. */
   partials: readonly Buffer[];
 }
 
@@ -82,8 +82,8 @@ async function finishedImages(
 }
 
 /**
- * Returns what an image was made with. `usual`: the model's own quality. A drawing for which nothing is said is opaque, of the usual
- * quality of drawings.
+ * Returns the quality and background of an image. `usual`: the default quality of its model. A drawing has the default quality
+ * of drawings and is opaque, unless the request says otherwise.
  */
 export function usedOptions(
   { quality, background }: UsedOptions,
@@ -99,7 +99,7 @@ export function usedOptions(
 /** How sharp the unfinished pictures of a drawing are: the pixels of their longer side. */
 const PARTIAL_EDGES_PX = [32, 96, 256] as const;
 
-/** The image before it was finished, as often as it was asked for: of a drawing, at growing sharpness. */
+/** Returns as many unfinished pictures of an image as were asked for. Those of a drawing are made here, each sharper than the last. */
 async function partialsOf(
   converter: ImageConverter,
   { images: [image], partials, isDrawn }: GeneratedContent,
@@ -110,11 +110,11 @@ async function partialsOf(
     const edges = PARTIAL_EDGES_PX.slice(0, partialImages);
     return Promise.all(edges.map((edgePx) => converter.soften(image.image, { mimeType, edgePx })));
   }
-  // An upstream's bytes are shown as they are, if they are of a picture.
+  // What an upstream has sent is passed on as it is, unless it is no picture.
   return partials.filter((each) => readImageHeader(each) !== null).slice(0, partialImages);
 }
 
-/** The first image of an outcome, its usage, and the prompt that the upstream has made of ours. */
+/** Returns the first image of an outcome, with its unfinished pictures, its usage and the prompt that the upstream has made of ours. */
 export async function finishedImage(
   converter: ImageConverter,
   content: GeneratedContent,
@@ -189,7 +189,7 @@ const FRAMING: Framing = {
   end: "",
 };
 
-/** An event for each image, behind those of its unfinished ones. */
+/** Writes the events of each image: its unfinished pictures, then the image. */
 function eventsOf(finished: FinishedImages, isEdit: boolean): Buffer {
   const kind = isEdit ? "image_edit" : "image_generation";
   const view = (type: OpenaiBody<"ImageEvent">["type"], bytes: Buffer, more: object): string => {
@@ -330,7 +330,10 @@ function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
   });
 }
 
-/** Gives a request that may have been paid a status that is final. Some libraries repeat 408, 409, 429 and every 5xx, whatever the headers say. */
+/**
+ * Throws the error with a status that is final, if the request may have been paid. Some libraries repeat a request after 408, 409,
+ * 429 and every 5xx, whatever the headers say.
+ */
 export function withFinalStatus(error: unknown): never {
   if (!(error instanceof ImgbatchError) || !error.mayBePaid) throw error;
   const { message, cause, param } = error;

@@ -541,6 +541,7 @@ function createResponse(deps: ApiDeps) {
         key,
         fingerprint: fingerprintOf(checked),
         fieldOf: (about) => placeOf(fieldOf(about), tool),
+        nameOf: (field) => placeOf(field, tool),
         finish: (made) => finishImage(deps.converter, asked, made),
         render: async ([made]) => {
           const [finished] = made ? await finishedImage(deps.converter, made, asked.content) : [];

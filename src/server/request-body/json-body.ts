@@ -88,14 +88,14 @@ function readRest(
     request.on("end", onEnd);
     request.on("error", onBroken);
     request.on("close", onBroken);
-    // `peekBody` has paused it where it stopped in the middle.
+    // `peekBody` pauses a request whose body is too long for it.
     request.resume();
   });
 }
 
 /**
- * Reads a body before its handler, which reads the same bytes all the same. Returns null for a body of more than
- * `maxBytes`, which its handler then reads by itself. Throws `REQUEST_TIMEOUT`.
+ * Reads a body before its handler, which gets the same bytes again. Returns null for a body of more than `maxBytes`: its
+ * handler reads the rest. Throws `REQUEST_TIMEOUT`.
  */
 export async function peekBody(
   request: Request,

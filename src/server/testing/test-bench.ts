@@ -5,7 +5,7 @@ import type { Fault, TestRequest, testSchemas, Vendor } from "../../contract/tes
 const MOST_REQUESTS = 1000;
 const MOST_CHARS = 32 * 1024 * 1024;
 
-/** What a fault looks at. */
+/** The facts of a request that decide whether a fault is for it. */
 interface FaultTarget {
   vendor: Vendor;
   /** See `x-imgbatch-test`; null without that header. */
@@ -16,14 +16,14 @@ interface FaultTarget {
   texts: readonly string[];
   /** Whether it asks for images. */
   asksForImages: boolean;
-  /** Whether it asks for anything to be made: the answer of any other request is not charged. */
+  /** Whether it asks for anything to be made. No other request is charged. */
   makes: boolean;
 }
 
 interface Ordered {
   fault: Fault;
   test: string | null;
-  /** Requests that match so far: each of them, or a share of them, meets the fault. */
+  /** How many requests have matched so far. With `share`, not each of them meets the fault. */
   matched: number;
   met: number;
 }
@@ -65,7 +65,7 @@ export class TestBench {
       if (ordered.test !== target.test || !isFor(fault, target)) continue;
       ordered.matched++;
       const { times = 1, share = 1 } = fault;
-      // Evenly, so that a test always sees the same: a request meets the fault where the whole part of the sum grows.
+      // The faults are spread evenly, so that each run of a test sees the same: one is met whenever the sum of shares reaches a whole number.
       if (Math.floor(ordered.matched * share) === Math.floor((ordered.matched - 1) * share)) continue;
       ordered.met++;
       if (fault.share === undefined && ordered.met >= times)
@@ -81,7 +81,7 @@ export class TestBench {
     this.#noted.push({ request, test, chars });
     this.#chars += chars;
     while (this.#noted.length > MOST_REQUESTS || (this.#chars > MOST_CHARS && this.#noted.length > 1)) {
-      const [oldest] = this.#noted.splice(0, 1);
+      const oldest = this.#noted.shift();
       this.#chars -= oldest?.chars ?? 0;
       const of = oldest?.test ?? null;
       this.#forgotten.set(of, (this.#forgotten.get(of) ?? 0) + 1);

@@ -221,9 +221,10 @@ describe("a response", () => {
     const { stores, blobs } = await openBeside(service.data);
     expect(await stores.read.usage.count()).toBe(0);
     expect(await blobs.list("interactions/")).toEqual([]);
-    const more = { temperature: 1, tools: [...TOOLS, { type: "web_search" }] };
+    const tools = [{ ...TOOLS[0], moderation: "low" }, { type: "web_search" }];
+    const more = { temperature: 1, tools };
     const ignored = (await create(service, more)).headers.get("x-imgbatch-ignored");
-    expect(ignored).toBe("temperature, tools[1]");
+    expect(ignored).toBe("temperature, tools[1], tools[0].moderation");
   });
 
   it("[OAI-12] whose answer is lost upstream has a final status, and an equal one is not sent", async () => {
