@@ -26,7 +26,7 @@ import type { CommandContext } from "../command.ts";
 import type { SharedOptions } from "../commands/shared-options.ts";
 
 /** Where the reports of `--junit` and `--markdown` go; paths are relative to the working directory. */
-export function readReportPaths({ options, cwd }: Pick<CommandContext, "options" | "cwd">) {
+function readReportPaths({ options, cwd }: Pick<CommandContext, "options" | "cwd">) {
   const full = (path: string | undefined) => (path === undefined ? undefined : resolve(cwd, path));
   return { junit: full(options.junit), markdown: full(options.markdown) };
 }
