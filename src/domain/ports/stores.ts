@@ -218,10 +218,11 @@ interface InteractionRepository {
   insert(interaction: InteractionRecord): Promise<void>;
   /** Also finds one that has expired. */
   find(id: string): Promise<InteractionRecord | null>;
-  /** Ends an interaction that is in progress; changes nothing when it has ended, or is deleted. */
+  /** Ends an interaction that is in progress; changes nothing when it has ended, or is deleted. What is left out stays as it is. */
   end(
     id: string,
-    change: Pick<InteractionRecord, "status" | "input" | "answer" | "pictures">,
+    change: Pick<InteractionRecord, "status"> &
+      Partial<Pick<InteractionRecord, "input" | "answer" | "pictures">>,
   ): Promise<{ isChanged: boolean }>;
   /** Interactions that expire by `nowMs`, in the order in which they were made, after the one with the number `afterSeq`. */
   due(

@@ -88,6 +88,9 @@ function headerList(names: readonly string[]): string {
  */
 const [FIRST_SIGN_MS, NEXT_SIGN_MS] = [10_000, 15_000];
 
+/** When a stream whose first events say that the work has begun sends them. */
+export const EARLY_SIGN_MS = 1000;
+
 /** The texts of which a stream consists. */
 export interface Framing {
   type: string;

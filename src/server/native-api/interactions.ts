@@ -24,7 +24,7 @@ import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import type { InteractionPicture, InteractionRecord } from "../../domain/records.ts";
 import { fieldsOf } from "../../kernel/json.ts";
 import type { ApiDeps } from "../deps.ts";
-import { answerOnce, answerStream, type Framing, realtimeHandler } from "../http/answer.ts";
+import { answerOnce, answerStream, EARLY_SIGN_MS, type Framing, realtimeHandler } from "../http/answer.ts";
 import { callerOf, headerOrQueryKey } from "../http/authenticate.ts";
 import {
   type ErrorStyle,
@@ -490,9 +490,6 @@ function written(events: readonly StreamEvent[], sent = 0): string {
   return numbered.slice(sent).join("");
 }
 
-/** A caller of a stream sees soon that its interaction has begun. */
-const FIRST_SIGN_MS = 1000;
-
 /**
  * How an interaction is streamed. `beginning`: the interaction before its end; null when its id is not known yet, because the
  * answer may be a replay. `sent`: how many events the caller has already.
@@ -502,7 +499,7 @@ function framingOf(beginning: View | null, sent = 0): Framing {
   let next = sent;
   return {
     type: "text/event-stream",
-    firstSignMs: FIRST_SIGN_MS,
+    firstSignMs: EARLY_SIGN_MS,
     sign: () => {
       if (next >= opening.length) return ": the image is being made\n\n";
       const events = written(opening, next);
@@ -749,9 +746,8 @@ const getInteraction = (deps: ApiDeps) => async (request: Request, response: Res
 
 const cancelInteraction = (deps: ApiDeps) => async (request: Request, response: Response) => {
   const found = await interactionOf(deps, request, response);
-  const { id, input, answer, pictures } = found;
-  const cancelled = { status: "cancelled" as const, input, answer, pictures };
-  const { isChanged } = await deps.stores.write((tx) => tx.interactions.end(id, cancelled));
+  const { id } = found;
+  const { isChanged } = await deps.stores.write((tx) => tx.interactions.end(id, { status: "cancelled" }));
   if (!isChanged) throw invalidArgument("id", "the interaction has ended: there is nothing to cancel");
   running.get(id)?.abort(new ImgbatchError("REALTIME_CANCELLED", "The interaction was cancelled."));
   response.json(viewOf({ ...found, status: "cancelled" }));

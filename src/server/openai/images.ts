@@ -69,7 +69,10 @@ async function finishedImages(
   contents: readonly GeneratedContent[],
 ): Promise<FinishedImages> {
   const made: FinishedImage[] = [];
-  for (const content of contents) made.push(...(await finishedImage(converter, content, asked.content)));
+  for (const content of contents) {
+    const image = await finishedImage(converter, content, asked.content);
+    if (image !== null) made.push(image);
+  }
   const [first] = made;
   const [outcome] = contents;
   if (first === undefined || outcome === undefined) throw withoutImage(outcome);
@@ -102,37 +105,40 @@ const PARTIAL_EDGES_PX = [32, 96, 256] as const;
 /** Returns as many unfinished pictures of an image as were asked for. Those of a drawing are made here, each sharper than the last. */
 async function partialsOf(
   converter: ImageConverter,
-  { images: [image], partials, isDrawn }: GeneratedContent,
+  image: Buffer,
+  { partials, isDrawn }: GeneratedContent,
   { partialImages = 0, options: { mimeType } }: AskedImages["content"],
 ): Promise<Buffer[]> {
-  if (image === undefined || partialImages === 0) return [];
+  if (partialImages === 0) return [];
   if (isDrawn && partials.length === 0) {
     const edges = PARTIAL_EDGES_PX.slice(0, partialImages);
-    return Promise.all(edges.map((edgePx) => converter.soften(image.image, { mimeType, edgePx })));
+    return Promise.all(edges.map((edgePx) => converter.soften(image, { mimeType, edgePx })));
   }
   // What an upstream has sent is passed on as it is, unless it is no picture.
   return partials.filter((each) => readImageHeader(each) !== null).slice(0, partialImages);
 }
 
-/** Returns the first image of an outcome, with its unfinished pictures, its usage and the prompt that the upstream has made of ours. */
+/** Returns the first image of an outcome, with its unfinished pictures, its usage and the prompt that the upstream has made of ours; null without an image. */
 export async function finishedImage(
   converter: ImageConverter,
   content: GeneratedContent,
   asked: AskedImages["content"],
-): Promise<FinishedImage[]> {
+): Promise<FinishedImage | null> {
+  const [first] = content.images;
+  if (first === undefined) return null;
+  const { image: bytes, facts } = first;
   const { prompt, images: inputs, options } = asked;
-  const partials = await partialsOf(converter, content, asked);
   const { answer, usage, isDrawn, executed } = content;
   const drawn = { model: executed, prompt, inputImages: inputs.length, size: options.size, outputImages: 1 };
   const words = revisedPromptOf(answer);
-  return content.images.slice(0, 1).map(({ image: bytes, facts }) => ({
+  return {
     bytes,
     size: facts,
     mimeType: facts.mimeType,
-    partials,
+    partials: await partialsOf(converter, bytes, content, asked),
     usage: usageView(answer, usage, isDrawn ? drawn : null),
     ...(words !== null && { revisedPrompt: words }),
-  }));
+  };
 }
 
 /** Returns the prompt that an upstream has made of ours; null when it does not say that it has. */

@@ -21,7 +21,7 @@ import type { InteractionRecord } from "../../domain/records.ts";
 import { isObject } from "../../kernel/json.ts";
 import { isLongerThan, joinTurns } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { answerOnce, answerStream, type Framing, realtimeHandler } from "../http/answer.ts";
+import { answerOnce, answerStream, EARLY_SIGN_MS, type Framing, realtimeHandler } from "../http/answer.ts";
 import { callerOf, headerKey } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument, requireStorable, withParam } from "../http/errors.ts";
 import { readQuery } from "../http/parameters.ts";
@@ -479,7 +479,7 @@ function framingOf(response: View, isOpeningKnown: boolean): Framing {
   let isOpened = false;
   return {
     type: "text/event-stream",
-    firstSignMs: FIRST_SIGN_MS,
+    firstSignMs: EARLY_SIGN_MS,
     sign: () => {
       if (isOpened || !isOpeningKnown) return ": the image is being made\n\n";
       isOpened = true;
@@ -496,9 +496,6 @@ function framingOf(response: View, isOpeningKnown: boolean): Framing {
     end: "",
   };
 }
-
-/** A caller of a stream sees soon that its response has begun. */
-const FIRST_SIGN_MS = 1000;
 
 /** The `code` of the error in a failed response, as OpenAI calls it. Any other error is a `server_error`. */
 const RESPONSE_CODES: { [code in ServiceErrorCode]?: string } = {
@@ -544,8 +541,8 @@ function createResponse(deps: ApiDeps) {
         nameOf: (field) => placeOf(field, tool),
         finish: (made) => finishImage(deps.converter, asked, made),
         render: async ([made]) => {
-          const [finished] = made ? await finishedImage(deps.converter, made, asked.content) : [];
-          if (made === undefined || finished === undefined) throw withoutImage(made);
+          const finished = made ? await finishedImage(deps.converter, made, asked.content) : null;
+          if (made === undefined || finished === null) throw withoutImage(made);
           const image = imageInMemory(finished.bytes);
           const { mimeType } = finished;
           const result = await kept.add({ from: "answer", mimeType, image }, isStored);

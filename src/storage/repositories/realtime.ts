@@ -68,9 +68,11 @@ function interactionRepository(session: SqlSession): Repositories["interactions"
   return {
     insert: (interaction) => insertRows(session, "interactions", [interaction]),
     find: (id) => first(interactions().where("id", "=", id)),
-    end: async (id, { status, input, answer, pictures }) => {
-      const change = { status, input, answer, pictures, worker: null };
-      const ended = build.updateTable("interactions").set(change).where("id", "=", id);
+    end: async (id, change) => {
+      const ended = build
+        .updateTable("interactions")
+        .set({ ...change, worker: null })
+        .where("id", "=", id);
       return { isChanged: (await changes(ended.where("status", "=", "in_progress"))) === 1 };
     },
     due: (nowMs, { afterSeq, limit }) =>
