@@ -315,5 +315,5 @@ function answerOf({ exitCode, signal, stdout, stderr }: ProgramEnd): Answer {
       : field === "score"
         ? "must be from 0 to 1"
         : "is of the wrong type";
-  throw new Error(`said nothing that counts: ${field} ${right}`);
+  throw new Error(`gave no valid answer: ${field} ${right}`);
 }

@@ -79,7 +79,7 @@ export function checkFiles(
   if ((fields.file ?? null) === null) {
     report(
       first,
-      "says how the file of the picture is made; name that file in the field file (a field of your own: write it in metadata, or call it otherwise)",
+      "says how the file of the picture is made; name that file in the field file (if it is a field of your own, rename it or put it into metadata)",
     );
     return [];
   }
@@ -118,7 +118,7 @@ function checkFile(value: unknown, field: string, check: FileCheck): WantedFile 
   };
   if (typed === "") return wrong("must be the path of a file, such as public/blog/hero.webp");
   if (MODEL.test(typed) && model === undefined)
-    return wrong("has {{model}}, and the line names none; give it a model, or use --model");
+    return wrong("has {{model}}, and the line names no model; name one there, or with --model");
   const path = normalized(typed.replace(all(MODEL), model ?? ""));
   const [unknown] = ANY_NAME.exec(path.replace(all(NUMBER), "")) ?? [];
   if (unknown !== undefined)
@@ -165,7 +165,7 @@ function pathProblem(path: string): string | null {
   if (path.length > MOST_PATH_CHARS) return `has more than ${MOST_PATH_CHARS} characters`;
   if (path.includes("\\")) return "has a \\; write / between directories";
   if (/^(\/|~|[a-z]:)/i.test(path))
-    return "is no path from the prompt file on; leave out what is before its directory";
+    return "is not relative to the prompt file; write a path such as images/hero.webp";
   if (path.endsWith("/") || path === "") return "names a directory; name a file in it";
   for (const name of path.split("/")) {
     if (name === "..") continue;
@@ -192,7 +192,7 @@ function checkShape(fields: Record<string, unknown>, report: Report): Shape {
   const isBox = pixels !== undefined && /^\d+x\d+$/.test(pixels);
   for (const [field, value] of Object.entries({ fit, position }))
     if (value !== undefined && !isBox)
-      report(field, `${value}: it has an effect with both sides of pixels only, such as 1200x630`);
+      report(field, `${value}: it works only where pixels has both sides, such as 1200x630`);
   if (position !== undefined && (fit === "fill" || fit === "inside"))
     report("position", `${position}: with fit ${fit} the whole picture is seen; leave it out`);
   if (position !== undefined && fit === "contain" && STRATEGIES.includes(position))

@@ -175,8 +175,8 @@ it("[REV-5] a judge that fails, hangs, or prints too much or something else deci
   );
   answer({ fox: { verdict: "maybe" }, sky: { verdict: "keep", score: 7 }, owl: { exit: 1 } });
   const again = await submit(...judge);
-  expect(again.stderr).toContain("said nothing that counts: verdict must be keep, again, drop");
-  expect(again.stderr).toContain("said nothing that counts: score must be from 0 to 1");
+  expect(again.stderr).toContain("gave no valid answer: verdict must be keep, again, drop");
+  expect(again.stderr).toContain("gave no valid answer: score must be from 0 to 1");
   expect([again.code, lines("out/review.jsonl")]).toEqual([0, []]);
   await run("review", "out", "--keep", "sky,owl");
   answer({ fox: { hang: true } });

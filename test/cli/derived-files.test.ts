@@ -206,7 +206,7 @@ it("[DERIVE-5] fields about files that no file can have are told with their line
   expect([refused.code, asked.length]).toEqual([2, 0]);
   expect(refused.json().error?.details).toEqual(
     [
-      '1: file: "/etc/a.png" is no path from the prompt file on',
+      '1: file: "/etc/a.png" is not relative to the prompt file',
       '2: file: "a\\\\b.png" has a \\; write /',
       '3: file: "con.png" has the name of a device of Windows',
       '4: file: "a./b.png" has a name that ends with a dot',
@@ -290,7 +290,7 @@ it("[DERIVE-6] a file with more pixels than its picture is said, and not made wi
   const strict = await submit("--strict");
   expect([strict.code, existsSync(path("hero.png")), asked.length]).toEqual([2, false, 0]);
   expect(strict.stderr).toContain(
-    "p.jsonl:1: pixels: 1500x1500 are more than the picture has for it, 1024x1024",
+    "p.jsonl:1: pixels: the file needs 1500x1500, and the picture has 1024x1024",
   );
   const made = await submit();
   expect([made.code, made.stderr]).toEqual([0, expect.stringContaining("hero.png: larger than the image")]);
@@ -365,7 +365,9 @@ it("[DERIVE-8] a model is asked for the cheapest picture of which the file can b
       0,
       wanted,
     ]);
-    expect(made.stderr.includes("p.jsonl:3: pixels: 900x2000 are more than m makes")).toBe(sizes === LISTED);
+    expect(made.stderr.includes("p.jsonl:3: pixels: the file needs 900x2000, and m makes")).toBe(
+      sizes === LISTED,
+    );
     expect(await sharp(read("tall.jpg")).metadata()).toMatchObject({ width: 900, height: 2000 });
   }
 });

@@ -202,7 +202,7 @@ function totalsOf(found: readonly CheckedPicture[]): Totals {
   };
 }
 
-/** `58 ok, 1 stale, 1 missing; to make them costs about $0.08`. */
+/** `58 ok, 1 stale, 1 missing; making them costs about $0.08`. */
 function summaryOf({ counts, costMicroUsd, undecided }: Totals): string {
   const parts = Object.entries(counts).filter(([state, count]) => count > 0 || state === "ok");
   const said = parts.map(([state, count]) => `${count} ${state}`).join(", ");
@@ -213,7 +213,7 @@ function summaryOf({ counts, costMicroUsd, undecided }: Totals): string {
         ? "; what it costs to make them is not known here"
         : costMicroUsd === 0
           ? "; nothing has to be paid"
-          : `; to make them costs about ${formatUsd(costMicroUsd, "limit")}`;
+          : `; making them costs about ${formatUsd(costMicroUsd, "limit")}`;
   const open =
     undecided === 0
       ? ""

@@ -34,14 +34,14 @@ type Shape = Pick<PromptItem, "aspect_ratio" | "size">;
 
 interface ShapedItems {
   items: PromptItem[];
-  /** Those whose shape follows from their files, and is not known yet. */
+  /** The items whose shape follows from their files and is still to be chosen. */
   open: ReadonlySet<PromptItem>;
 }
 
 /**
  * Gives items the shapes that the run in a directory has asked for, where its pictures have enough pixels for the files as they are
- * now: then no picture is made again. `dir`: null for a run that makes all anew. `first` is the model of
- * items that name none, `qualityOf` the default quality of the model of an item.
+ * now: then no picture is made again. `dir`: null for a run that makes all pictures anew. `first`: the model of items that name
+ * none. `qualityOf` returns the default quality of the model of an item.
  */
 export async function adoptShapes(
   dir: string | null,
@@ -138,8 +138,8 @@ function chooseShapes(
     const tooLarge = px === null ? undefined : wanted.find((file) => enlargementOf(px, file) > 1);
     if (px !== null && tooLarge !== undefined && (isStrict || chosen !== null)) {
       const most = chosen === null ? "the picture has" : `${model.id} makes at most`;
-      const message = `${tooLarge.pixels} are more than ${most} for it, ${pixelSize(px)}`;
-      if (isStrict) problems.add(item.fileLine, "pixels", `${message}; write fewer`);
+      const message = `the file needs ${tooLarge.pixels}, and ${most} ${pixelSize(px)}`;
+      if (isStrict) problems.add(item.fileLine, "pixels", `${message}; ask for fewer pixels`);
       else small.push(formatProblem({ ...item.fileLine, field: "pixels", message }));
     }
     if (chosen === null) return item;
@@ -150,7 +150,7 @@ function chooseShapes(
     return isUsual ? plain : { ...plain, ...chosen.shape };
   });
   problems.throwIfAny();
-  for (const line of small.slice(0, MOST_SHOWN)) note(`${line}: the file is enlarged`);
+  for (const line of small.slice(0, MOST_SHOWN)) note(`${line}: it is enlarged`);
   if (small.length > MOST_SHOWN) note(`and ${small.length - MOST_SHOWN} more such files`);
   return shaped;
 }
