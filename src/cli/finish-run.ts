@@ -16,7 +16,7 @@ import {
   playMoneyField,
   sumCosts,
 } from "../kernel/money.ts";
-import { counted } from "../kernel/text.ts";
+import { counted, firstLines } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
 import { findOddities, lookAtPictures, type Oddities, oddNote } from "../runs/checks.ts";
 import { type DirectOutcome, NOT_REMADE, type RunOutcome } from "../runs/collect-run.ts";
@@ -639,13 +639,9 @@ function actualCost(batches: readonly Batch[]): Cost | null {
 /** The first failed images of a run, one line each, and how many more there are. */
 function failureLines(lines: readonly EndedImage[]): string[] {
   const failures = lines.filter((line) => line.error !== undefined);
-  const shown = failures
-    .slice(0, SHOWN_FAILURES)
-    .map(
-      ({ custom_id, error }) =>
-        `  ${custom_id}: ${error?.code}: ${error?.message}${error?.request_id === undefined ? "" : ` (request id ${error.request_id})`}`,
-    );
-  return failures.length > SHOWN_FAILURES
-    ? [...shown, `  and ${failures.length - SHOWN_FAILURES} more`]
-    : shown;
+  const described = failures.map(
+    ({ custom_id, error }) =>
+      `${custom_id}: ${error?.code}: ${error?.message}${error?.request_id === undefined ? "" : ` (request id ${error.request_id})`}`,
+  );
+  return firstLines(described, SHOWN_FAILURES).map((line) => `  ${line}`);
 }

@@ -10,7 +10,7 @@ import { formatDuration } from "../kernel/durations.ts";
 import { hideUsedKeys } from "../kernel/hide-keys.ts";
 import { parseJson } from "../kernel/json.ts";
 import { linkSignals } from "../kernel/signals.ts";
-import { counted, truncateCodePoints } from "../kernel/text.ts";
+import { counted, firstLines, truncateCodePoints } from "../kernel/text.ts";
 import { type Leftovers, MARK, startGuard } from "../processes/guard.ts";
 import { startFailure } from "../processes/programs.ts";
 import {
@@ -145,7 +145,7 @@ export async function judgePictures(context: CommandContext, dir: string): Promi
         } catch (error) {
           // The person has stopped the command: the judge has not failed.
           if (signal.aborted) return;
-          failures.push(`  ${picture.id}: the judge ${judge.name} ${(error as Error).message}`);
+          failures.push(`${picture.id}: the judge ${judge.name} ${(error as Error).message}`);
           counts.failed++;
         }
       }),
@@ -162,8 +162,7 @@ export async function judgePictures(context: CommandContext, dir: string): Promi
     ...(counts.failed === 0 ? [] : [`${counted(counts.failed, "picture")} undecided, because it failed`]),
   ];
   const notes = [
-    ...failures.slice(0, SHOWN_FAILURES),
-    ...(failures.length > SHOWN_FAILURES ? [`  and ${failures.length - SHOWN_FAILURES} more`] : []),
+    ...firstLines(failures, SHOWN_FAILURES).map((line) => `  ${line}`),
     `judged by ${judge.name}: ${parts.join(", ")}`,
   ];
   return { ...counts, notes };

@@ -2,12 +2,11 @@ import { dirname, join, relative, resolve, sep } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
 import { type ImageMimeType, SIZE_TIERS, type SizeTier, tierOf } from "../contract/image-formats.ts";
 import { WIDEST_LIMITS } from "../contract/limits.ts";
-import { readActionsEnvironment } from "../environment.ts";
 import { shellWord } from "../kernel/command-line.ts";
 import { shownPath } from "../kernel/files.ts";
 import { canonicalJson } from "../kernel/json.ts";
 import { formatUsd, multiplyToMicros, numberToMicros } from "../kernel/money.ts";
-import { counted, foldFileName } from "../kernel/text.ts";
+import { counted, firstLines, foldFileName } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
 import { isNumbered } from "../prompts/wanted-files.ts";
 import { findPreset, modelFacts, priceOf } from "../providers/catalogue/catalogue.ts";
@@ -38,7 +37,7 @@ import { assignIds } from "../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles, STDIN } from "../runs/plan/prompt-files.ts";
 import { followsFiles } from "../runs/plan/shape-items.ts";
 import { textOf } from "../runs/plan/spool.ts";
-import { type CheckedPicture, writeCheckReports } from "../runs/reports/write-reports.ts";
+import type { CheckedPicture } from "../runs/reports/write-reports.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import {
   loadReferences,
@@ -49,7 +48,7 @@ import {
 import { type readSubmitOptions, submitOptions } from "./commands/submit-options.ts";
 import { flagIn, type Values, valuesOf } from "./options.ts";
 import { commandAgain, commandWith, type Flag } from "./output/next-step.ts";
-import { readReportPaths } from "./output/reports.ts";
+import { writeLockReports } from "./output/reports.ts";
 
 /*
  * What the commands know of lock files besides their format: the flags that shape the pictures, the prompts as their entries see
@@ -172,12 +171,14 @@ function priceOfLine({ prompt, line, reason }: LockedLine, lock: Lock | null): n
   if (prompt === null) return 0;
   // This program drew the picture: its entry says nothing about the price of an upstream.
   if (reason === DRAWN) return null;
-  const entries = lock?.lines.map(({ entry }) => entry) ?? [];
   const { "--model": typed } = lock?.head.flags ?? {};
   const { item } = prompt;
   const model = item.model ?? (typeof typed === "string" ? typed : null) ?? line?.entry.made_by.model ?? null;
   const isAlike = ({ made_by: { model: other } }: LockEntry) => model === null || other === model;
-  const like = line !== null && isAlike(line.entry) ? line.entry : entries.findLast(isAlike);
+  const like =
+    line !== null && isAlike(line.entry)
+      ? line.entry
+      : lock?.lines.findLast(({ entry }) => isAlike(entry))?.entry;
   if (like === undefined) return null;
   if (like.play_money) return 0;
   // The shape follows from the files, and only the service can choose it. The last picture had that shape, so its price is taken.
@@ -473,7 +474,7 @@ function pricedLines(
 ): { price: string; details: string[] } {
   const lockOf = (line: LockedLine) => files.find((file) => file.lines.includes(line))?.lock ?? null;
   const costs = lines.map((line) => (isPaid(line) ? priceOfLine(line, lockOf(line)) : 0));
-  const details = lines.slice(0, MOST_LISTED).map(({ prompt, reason }) =>
+  const described = lines.map(({ prompt, reason }) =>
     formatProblem({
       file: prompt?.fileLine.file ?? "",
       line: prompt?.fileLine.line ?? null,
@@ -481,14 +482,13 @@ function pricedLines(
       message: reason,
     }),
   );
-  const more = lines.length - details.length;
   const sum = costs.reduce((total: number, cost) => total + (cost ?? 0), 0);
   const price = costs.includes(null)
     ? ""
     : sum === 0
       ? " (free of charge)"
       : ` (about ${formatUsd(sum, "limit")})`;
-  return { price, details: more > 0 ? [...details, `and ${more} more`] : details };
+  return { price, details: firstLines(described, MOST_LISTED) };
 }
 
 const MOST_LISTED = 20;
@@ -529,23 +529,14 @@ export async function describeLocked(
     locks: { files },
   }: Pick<SubmitOptions, "shownDir" | "isUpdate"> & { dryRun: boolean; locks: RunLocks },
 ): Promise<CommandResult> {
-  const { cwd, output, clock } = context;
+  const { cwd, output } = context;
   const names = lockNames(cwd, files);
   const prompts = promptsIn(files);
   const summary = `${counted(prompts.length, "prompt")}: the pictures are as ${names} ${files.length === 1 ? "says" : "say"}`;
   const pictures = files.flatMap(({ file, lines }) => lines.map((line) => checkedPicture(cwd, file, line)));
-  await writeCheckReports(
-    pictures.filter(({ state }) => state !== "unused"),
-    {
-      title: files.map(({ file }) => file).join(", "),
-      at: new Date(clock.nowMs()).toISOString(),
-      summary,
-      ...readReportPaths(context),
-      actions: readActionsEnvironment(),
-      say: output.note,
-      annotate: output.annotate,
-    },
-  );
+  const title = files.map(({ file }) => file).join(", ");
+  const ofPrompts = pictures.filter(({ state }) => state !== "unused");
+  await writeLockReports(context, ofPrompts, { title, summary });
   const unused = pictures.length - prompts.length;
   const update = unused === 0 || isUpdate ? null : commandAgain(context.typed, submitOptions.isUpdate);
   if (update !== null)

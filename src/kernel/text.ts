@@ -3,6 +3,12 @@ export function counted(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`;
 }
 
+/** Returns the first `most` lines, and then a line that says how many more there are. */
+export function firstLines(lines: readonly string[], most: number): string[] {
+  const more = lines.length - most;
+  return more > 0 ? [...lines.slice(0, most), `and ${more} more`] : [...lines];
+}
+
 /** Returns the text with a small first letter, to stand inside a sentence. */
 export function lowerFirst(text: string): string {
   return text.charAt(0).toLowerCase() + text.slice(1);

@@ -9,7 +9,7 @@ import { expandedCustomIds } from "../contract/limits.ts";
 import { appendText, makeDirectory, regularFilePieces, writeFileDurably } from "../kernel/files.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { canonicalJson } from "../kernel/json.ts";
-import { foldFileName } from "../kernel/text.ts";
+import { firstLines, foldFileName } from "../kernel/text.ts";
 import { readLines } from "../prompts/lines.ts";
 import { type FileLine, formatProblem, type Problem } from "../prompts/problems.ts";
 import { isNumbered, type LineFiles, pathsOf, type WantedFile } from "../prompts/wanted-files.ts";
@@ -211,7 +211,7 @@ async function findTargets({ dir, lines, filesOf = () => null }: FilesJob, input
   const wanted = new Set<string>();
   const undecided: string[] = [];
   const results = new Map(lines.map((line) => [line.custom_id, line]));
-  let review: Awaited<ReturnType<typeof readReview>> | null = null;
+  let review: Review | null = null;
   for (const line of input.lines()) {
     const files = filesOf(line) ?? lineFilesOf(dir, line);
     if (files === null) continue;
@@ -413,7 +413,7 @@ export async function requireOwnFiles(
         problems.push({ ...fileLine, field: index === 0 ? "file" : "also", message });
       }
   }
-  if (problems.length > 0) throw filesError(problems, "Nothing was sent.");
+  if (problems.length > 0) throw filesError(problems);
 }
 
 /** Returns the hash of a file, "" for anything else that is there, and null for nothing. */
@@ -427,14 +427,12 @@ async function hashOrOther(path: string): Promise<string | null> {
 
 const MOST_SHOWN = 20;
 
-/** Returns the error for files that the run would replace and has not made. `more`: what it means for the command. */
-function filesError(problems: readonly Problem[], more: string): ImgbatchError {
-  const lines = problems.slice(0, MOST_SHOWN).map(formatProblem);
-  const hidden = problems.length - lines.length;
+/** Returns the error for files that the run would replace and has not made. */
+function filesError(problems: readonly Problem[]): ImgbatchError {
   const which = problems.length === 1 ? "1 file is" : `${problems.length} files are`;
-  const message = `${which} not as this run made ${problems.length === 1 ? "it" : "them"}, and would be replaced. ${more}`;
+  const message = `${which} not as this run made ${problems.length === 1 ? "it" : "them"}, and would be replaced. Nothing was sent.`;
   return new ImgbatchError("FILE_EXISTS", message, {
-    details: hidden === 0 ? lines : [...lines, `and ${hidden} more`],
+    details: firstLines(problems.map(formatProblem), MOST_SHOWN),
     advice: "move them away, name other files in the lines, or replace them with --force",
   });
 }

@@ -52,6 +52,7 @@ import { changedRealtimeError } from "./plan/update.ts";
 import { requireWritable } from "./save-image.ts";
 import type { ImageConsent, StartedRun } from "./send.ts";
 import { stands } from "./standing.ts";
+import { otherOriginError } from "./start.ts";
 import type { SoFar, Transport } from "./transport.ts";
 
 type PlannedImage = RealtimePlan["images"][number];
@@ -394,11 +395,9 @@ type Run = Pick<DirectOptions, "dir" | "plan" | "service" | "clock">;
 async function checkRun({ dir, plan }: Run): Promise<RunState | null> {
   const { inputSha256, items, settings } = plan;
   const before = await readRunState(dir, WITHOUT_RUN_STATE);
-  if (before?.kind === "realtime" && before.origin !== (settings.origin ?? undefined)) {
-    const [there = VENDORS, here = VENDORS] = [before.origin, settings.origin ?? undefined];
-    const message = `${dir} belongs to a run whose images come from ${there}, not ${here}. Nothing was sent.`;
-    throw new ImgbatchError("DIRECTORY_CONFLICT", message);
-  }
+  const origin = settings.origin ?? undefined;
+  if (before?.kind === "realtime" && before.origin !== origin)
+    throw otherOriginError(dir, [before.origin, origin]);
   if (before?.kind === "realtime" && before.input_sha256 !== inputSha256 && items !== null) {
     const isSame = before.model === settings.model;
     const others = isSame ? [] : [`the model was ${before.model}, not ${settings.model}`];
@@ -406,8 +405,6 @@ async function checkRun({ dir, plan }: Run): Promise<RunState | null> {
   }
   return checkDirectory(dir, inputSha256);
 }
-
-const VENDORS = "the vendor's own address";
 
 /** Prepares a directory for this run, or opens it again. The key of the first request is on disk when this resolves. */
 async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunState> {

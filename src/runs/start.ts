@@ -216,14 +216,22 @@ export function requireSameOrigins(
   const made = new Set([usual, ...batches.map((batch) => batch.model)]);
   const model = models.find((id) => made.has(id) && before[id] !== now[id]);
   if (model === undefined || request?.images !== "real") return;
-  const [then = VENDORS, here = VENDORS] = [before[model], now[model]];
-  const message = `${shownDir} belongs to a run whose images come from ${then}, not ${here}. Nothing was sent.`;
   const advice =
     "submit with --new to make and pay all images again there, or with another directory in --output";
-  throw new ImgbatchError("DIRECTORY_CONFLICT", message, { advice });
+  throw otherOriginError(shownDir, [before[model], now[model]], advice);
 }
 
 const VENDORS = "the vendor's own address";
+
+/** Returns the error for a run whose images come from another address. An undefined address: the vendor's own. */
+export function otherOriginError(
+  shownDir: string,
+  [before = VENDORS, now = VENDORS]: readonly [before: string | undefined, now: string | undefined],
+  advice?: string,
+): ImgbatchError {
+  const message = `${shownDir} belongs to a run whose images come from ${before}, not ${now}. Nothing was sent.`;
+  return new ImgbatchError("DIRECTORY_CONFLICT", message, { advice });
+}
 
 async function submit(
   options: StartOptions,

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, resolve, sep } from "node:path";
 import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
-import { rawLink, readActionsEnvironment, readCommit, readRepositoryRoot } from "../../environment.ts";
+import { rawLink, readCommit, readRepositoryRoot } from "../../environment.ts";
 import { shellWord } from "../../kernel/command-line.ts";
 import { formatUsd, microsToNumber } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
@@ -21,14 +21,13 @@ import {
   type ChangedPicture,
   type CheckedPicture,
   priceText,
-  writeCheckReports,
   writeComparison,
 } from "../../runs/reports/write-reports.ts";
 import { type CommandContext, type CommandResult, defineCommand } from "../command.ts";
 import { checkedPicture, fixFiles, lockedWords, readLocked } from "../locks.ts";
 import * as option from "../options.ts";
 import { defaultRunDirectory, nextCommand } from "../output/next-step.ts";
-import { pathsFrom, readReportPaths, requireReportPaths } from "../output/reports.ts";
+import { pathsFrom, requireReportPaths, writeLockReports } from "../output/reports.ts";
 import { reportOptions } from "./shared-options.ts";
 
 const options = {
@@ -75,7 +74,7 @@ export const command = defineCommand({
     "imgbatch check prompts.jsonl --junit check.xml --markdown check.md",
   ],
   notes: [
-    "Needs no network, key, service, data directory or directory of a run: it reads the prompts with their reference images, the lock file beside them (prompts.lock) and the files that it names, and writes nothing but reports.",
+    "Needs no network, key, service, data directory or directory of a run: it reads the prompts with their reference images, the lock file beside them (prompts.lock) and the files that it names. Without --fix it writes nothing but reports.",
     "ok: the picture is that of its prompt. stale: the prompt, an option or a reference has changed. missing: it has no picture, or the file does not exist. altered: the file was changed by hand. unused: no prompt has this entry of the lock file.",
   ],
   exits: ["someFailed", "conflict", "saving"],
@@ -91,7 +90,7 @@ interface CheckedFile {
 
 /** `imgbatch check`: proves that the pictures in a repository are those of their prompts, and says what is not right and its price. */
 async function run(context: CommandContext<Typed>): Promise<CommandResult> {
-  const { arguments: files, options, cwd, clock, signal, output } = context;
+  const { arguments: files, options, cwd, signal } = context;
   if (files.includes(STDIN))
     throw new ImgbatchError("USAGE", "Standard input has no lock file: name a prompt file.");
   if (options.compare !== undefined && options.before === undefined)
@@ -132,15 +131,10 @@ async function run(context: CommandContext<Typed>): Promise<CommandResult> {
   const changed = await changedPictures(context, checked);
   const { compare } = options;
   if (compare !== undefined) await writeComparison(resolve(cwd, compare), changed, files.join(", "));
-  await writeCheckReports(found, {
+  await writeLockReports(context, found, {
     changed,
     title: files.join(", "),
-    at: new Date(clock.nowMs()).toISOString(),
     summary: summaryOf(totals),
-    ...readReportPaths(context),
-    actions: readActionsEnvironment(),
-    say: output.note,
-    annotate: output.annotate,
   });
   return describe(context, checked, found, totals);
 }

@@ -15,13 +15,18 @@ import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { GALLERY_FILE, type MakeThumbnail, writeGallery } from "../../runs/reports/gallery.ts";
 import { buildReport, type EndedImage } from "../../runs/reports/run-report.ts";
-import { writeReports } from "../../runs/reports/write-reports.ts";
+import {
+  type ChangedPicture,
+  type CheckedPicture,
+  writeCheckReports,
+  writeReports,
+} from "../../runs/reports/write-reports.ts";
 import { repairsOf, stands } from "../../runs/standing.ts";
 import type { CommandContext } from "../command.ts";
 import type { SharedOptions } from "../commands/shared-options.ts";
 
 /** Where the reports of `--junit` and `--markdown` go; paths are relative to the working directory. */
-export function readReportPaths({ options, cwd }: Pick<CommandContext, "options" | "cwd">) {
+function readReportPaths({ options, cwd }: Pick<CommandContext, "options" | "cwd">) {
   const full = (path: string | undefined) => (path === undefined ? undefined : resolve(cwd, path));
   return { junit: full(options.junit), markdown: full(options.markdown) };
 }
@@ -73,6 +78,23 @@ export async function writeRunReports(
   const sheet = join(dir, GALLERY_FILE);
   if (!(await openPath(sheet)))
     context.output.note(`nothing can be opened here; the contact sheet is ${sheet}`);
+}
+
+/** Writes the reports of lock files: those of the options, and those of GitHub Actions. */
+export async function writeLockReports(
+  context: CommandContext,
+  pictures: readonly CheckedPicture[],
+  about: { title: string; summary: string; changed?: readonly ChangedPicture[] },
+): Promise<void> {
+  const { clock, output } = context;
+  await writeCheckReports(pictures, {
+    ...about,
+    at: new Date(clock.nowMs()).toISOString(),
+    ...readReportPaths(context),
+    actions: readActionsEnvironment(),
+    say: output.note,
+    annotate: output.annotate,
+  });
 }
 
 /** While a run is under way, its contact sheet is written at most this often. */

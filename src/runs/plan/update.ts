@@ -3,7 +3,7 @@ import { expandedCustomIds, isGeneratedId } from "../../contract/limits.ts";
 import { shellWord } from "../../kernel/command-line.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson, groupBy } from "../../kernel/json.ts";
-import { counted } from "../../kernel/text.ts";
+import { counted, firstLines } from "../../kernel/text.ts";
 import { type Options, optionsOf } from "../../prompts/options.ts";
 import { formatProblem } from "../../prompts/problems.ts";
 import {
@@ -315,8 +315,7 @@ function changeLines(update: Match): string[] {
     ...update.added.map((item) => lineOf(item, "added")),
     ...update.removed.map(({ id }) => `${id}: removed`),
   ];
-  const more = lines.length - MOST_LISTED;
-  return more > 0 ? [...lines.slice(0, MOST_LISTED), `and ${more} more`] : lines;
+  return firstLines(lines, MOST_LISTED);
 }
 
 function lineOf({ fileLine, customId }: PlannedItem, what: string): string {
