@@ -44,7 +44,7 @@ const fields = z.strictObject({
   delay_ms: whole(0, 600_000).optional().describe("how long the answer waits, or the work before it"),
   cut_after: whole(0, 1_000_000_000)
     .optional()
-    .describe("the connection ends behind this many bytes of the answer's body"),
+    .describe("the connection ends after this many bytes of the answer's body"),
   empty: yes.optional().describe("an answer without images; nothing is made"),
   refuse: words(500)
     .optional()

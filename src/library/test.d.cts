@@ -29,7 +29,7 @@ export interface Fault {
   retry_after?: number;
   /** How much later the answer comes, in ms. */
   delay_ms?: number;
-  /** The connection ends behind this many bytes of the answer's body. */
+  /** The connection ends after this many bytes of the answer's body. */
   cut_after?: number;
   /** A success without images. Nothing is made. */
   empty?: true;
